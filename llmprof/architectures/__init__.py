@@ -1,0 +1,1 @@
+"""Model families as data: configuration and file headers to ModelConfig and WeightManifest."""

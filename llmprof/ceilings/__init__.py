@@ -1,0 +1,1 @@
+"""What this device can do at best, measured."""

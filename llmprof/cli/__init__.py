@@ -1,0 +1,1 @@
+"""The command line: parse, call, write, exit; one file per command; no arithmetic."""

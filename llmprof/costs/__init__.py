@@ -1,0 +1,1 @@
+"""FLOPs and bytes from shapes alone; the one copy of every formula."""

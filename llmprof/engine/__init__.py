@@ -1,0 +1,1 @@
+"""The reference engine, observed through one seam: Probe."""

@@ -1,0 +1,1 @@
+"""Clocks, tracers, recorders and sensors; nothing here computes a statistic."""

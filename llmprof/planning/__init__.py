@@ -1,0 +1,1 @@
+"""Memory and capacity, before anything runs."""

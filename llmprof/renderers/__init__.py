@@ -1,0 +1,1 @@
+"""One schema document in, bytes out."""

@@ -1,0 +1,61 @@
+"""Where it ran: enough to judge whether two runs are comparable."""
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from llmprof.schema.record import Record
+
+
+class CacheLevel(Record):
+    level: int
+    size_bytes: PositiveInt
+    shared_by: PositiveInt
+    """Logical processors that share one instance."""
+
+
+class CpuInfo(Record):
+    model: str
+    logical_cores: PositiveInt
+    usable_cores: PositiveInt
+    """What affinity and control groups leave to this process."""
+    caches: tuple[CacheLevel, ...]
+    isa: tuple[str, ...]
+    """Instruction sets that matter here: avx2, avx512f, avx512_bf16, avx512_vnni, amx_bf16, ..."""
+    governor: str | None
+
+
+class GpuInfo(Record):
+    name: str
+    uuid: str
+    memory_bytes: PositiveInt
+    compute_capability: str
+    multiprocessors: PositiveInt
+    l2_bytes: NonNegativeInt | None
+    driver_version: str | None
+    power_limit_w: NonNegativeFloat | None
+    max_sm_clock_hz: NonNegativeFloat | None
+    mig: bool | None
+    missing: dict[str, str] = Field(default_factory=dict)
+    """Fields that could not be read, with the reason."""
+
+
+class Environment(Record):
+    """The machine and the software, taken before the first round."""
+
+    device: str
+    """`cpu` or `cuda:N`, as resolved."""
+    device_name: str
+    cpu: CpuInfo
+    gpu: GpuInfo | None
+    memory_bytes: PositiveInt
+    """Physical memory of the host, or its control group's limit."""
+    memory_available_bytes: NonNegativeInt
+    virtualized: bool | None
+    os: str
+    python: str
+    versions: dict[str, str]
+    """Library versions, torch first."""
+    threads: PositiveInt
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Environment variables that change speed, from an allow-list (OMP_*, KMP_*, CUDA_*, ...)."""
+    fingerprint: str
+    """Hash over what must agree for two runs to be compared: device, software, threads."""

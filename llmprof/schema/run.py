@@ -1,0 +1,162 @@
+"""What was recorded: raw, unaggregated, in the order it happened. The file on disk."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from llmprof.schema.ceilings import CeilingReading, Ceilings
+from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
+from llmprof.schema.environment import Environment
+from llmprof.schema.measurement import Caveat
+from llmprof.schema.model import ModelConfig, WeightManifest
+from llmprof.schema.record import Record
+from llmprof.schema.settings import RunConfig
+
+
+class Tool(Record):
+    version: str
+    argv: tuple[str, ...]
+    """The command that reproduces the run, its paths reduced to their last part."""
+
+
+class GroupTime(Record):
+    """Time inside one op group during one step (grouped pass only)."""
+
+    group: OpGroup
+    duration_s: NonNegativeFloat
+    calls: PositiveInt
+    """Times the engine entered the group: the tracer's own cost is subtracted per call."""
+
+
+class StepSample(Record):
+    """One engine step: one scheduled batch, one forward pass, one sampled row per sequence."""
+
+    shape: StepShape
+    start_s: NonNegativeFloat
+    """Since the start of the run."""
+    duration_s: NonNegativeFloat
+    """Host clock from the scheduler's call to the end of the step; the device is synchronised once
+    per round, so on CUDA `device_s` is the one to judge by."""
+    device_s: NonNegativeFloat | None = None
+    """Device clock between the events at the step's boundaries; null where there is no such clock."""
+    groups: tuple[GroupTime, ...] = ()
+
+
+class Contention(Record):
+    """Whether the machine was ours during a round; null where the system does not tell."""
+
+    run_queue_fraction: float | None
+    """Own run-queue delay over threads x wall time."""
+    cpu_per_wall: float | None
+    """CPU time over threads x wall time."""
+    steal_fraction: float | None
+    pressure_fraction: float | None
+    """Share of the time in which some task of the system waited for a CPU: a hint only."""
+    canary_hz: float | None
+    """Dependent additions per CPU-second: falls when the clock does."""
+
+
+class DeviceTelemetry(Record):
+    """Device sensors during a round; each field null with its reason where it could not be read."""
+
+    sm_clock_hz: NonNegativeFloat | None = None
+    memory_clock_hz: NonNegativeFloat | None = None
+    power_w: NonNegativeFloat | None = None
+    temperature_celsius: float | None = None
+    memory_used_bytes: NonNegativeInt | None = None
+    event_reasons: tuple[str, ...] = ()
+    foreign_processes: NonNegativeInt | None = None
+    missing: dict[str, str] = Field(default_factory=dict)
+
+
+class Round(Record):
+    """One repetition of the workload between two live readings of the ceilings."""
+
+    index: NonNegativeInt
+    before: CeilingReading | None
+    after: CeilingReading | None
+    """Null in an unjudged round (grouped, tracing) or where the run was interrupted."""
+    steps: tuple[StepSample, ...]
+    contention: Contention
+    telemetry: DeviceTelemetry | None = None
+
+
+class CountedOp(Record):
+    """One operator as torch dispatched it in a step, summed over its calls."""
+
+    op: str
+    group: OpGroup
+    calls: PositiveInt
+    flops: NonNegativeInt | None
+    """By the registered formula; null for an op that does no matrix work."""
+    missing_formula: bool = False
+    """It looks like matrix work and has no formula: no FLOP/s may be claimed."""
+
+
+class CountedStep(Record):
+    """The counting pass over one step."""
+
+    shape: StepShape
+    ops: tuple[CountedOp, ...]
+
+
+class Warmup(Record):
+    rounds: NonNegativeInt
+    settled: bool
+    step_s: tuple[NonNegativeFloat, ...] = ()
+    """Decode (or only) step medians of the warm-up rounds."""
+
+
+class OwnCost(Record):
+    """What the instruments themselves cost inside a step."""
+
+    probe_calls_per_step: NonNegativeFloat
+    seconds_per_probe_call: NonNegativeFloat
+    sampler_cpu_s: NonNegativeFloat = 0.0
+
+
+class EngineDescription(Record):
+    """What really ran."""
+
+    name: str
+    kernels: dict[str, str]
+    """Op group or role -> kernel that ran: {"projections": "torch.nn.functional.linear", ...}."""
+    compute_dtype: str
+    kv_dtype: str
+    kv_bytes_reserved: NonNegativeInt
+    kv_bytes_used: NonNegativeInt
+    """At the end of a round."""
+    weight_bytes: NonNegativeInt
+    threads: PositiveInt
+    random_weights: bool
+
+
+class RunRecord(Record):
+    """The raw outcome of a measurement. Every number in a report is recomputed from this."""
+
+    schema_: Literal["llmprof.run/1"] = Field(default="llmprof.run/1", alias="schema")
+    id: str
+    created: datetime
+    status: Literal["complete", "partial"]
+    status_reason: str | None = None
+    tool: Tool
+    settings: RunConfig
+    environment: Environment
+    model: ModelConfig | None
+    """Null for a workload that is not a language model."""
+    weights: WeightManifest | None
+    stated_costs: tuple[StepCost, ...] = ()
+    """Costs by phase of a workload without a model; a model's costs are recomputed from its shape."""
+    engine: EngineDescription
+    ceilings: Ceilings
+    warmup: Warmup
+    rounds: tuple[Round, ...]
+    """The clean pass."""
+    grouped: tuple[Round, ...]
+    counted: tuple[CountedStep, ...]
+    own_cost: OwnCost
+    output_sha256: str | None
+    """Hash over the output ids of the first round; every round must give the same."""
+    phases: tuple[Phase, ...]
+    caveats: tuple[Caveat, ...] = ()

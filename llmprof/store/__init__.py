@@ -1,0 +1,1 @@
+"""Settings files, run files and the user cache on disk."""
