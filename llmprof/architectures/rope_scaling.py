@@ -1,0 +1,113 @@
+"""Rotary settings of a Hugging Face config.json, in every spelling in use.
+
+`rope_scaling` with `type` or `rope_type` beside a top-level `rope_theta`, and the newer
+`rope_parameters` that holds all three. Source: transformers, modeling_rope_utils.py.
+"""
+
+from typing import Final
+
+from llmprof.architectures import limits
+from llmprof.architectures.fields import Fields
+from llmprof.errors import CapabilityError
+from llmprof.schema.model import RopeScaling
+
+_DEFAULT_THETA: Final = 10_000.0
+"""What transformers takes where the configuration names none."""
+
+
+def parse_rope(fields: Fields, max_positions: int) -> tuple[float, RopeScaling | None]:
+    """Base of the frequencies, and how they are scaled (None: not at all).
+
+    Raises:
+        InputError: a missing or malformed field.
+        CapabilityError: a kind of scaling that is not supported.
+    """
+    scaling = _scaling_fields(fields)
+    theta = fields
+    if scaling is not None and scaling.has("rope_theta"):
+        theta = scaling
+    base = _DEFAULT_THETA
+    if theta.has("rope_theta"):
+        base = theta.number("rope_theta", limits.ROPE_THETA)
+    _refuse_partial_rotation(fields)
+    if scaling is None:
+        return base, None
+    _refuse_partial_rotation(scaling)
+    return base, _parse_scaling(scaling, max_positions)
+
+
+def _scaling_fields(fields: Fields) -> Fields | None:
+    for key in ("rope_parameters", "rope_scaling"):
+        if fields.has(key):
+            return fields.nested(key)
+    return None
+
+
+def _parse_scaling(scaling: Fields, max_positions: int) -> RopeScaling | None:
+    if not any(scaling.has(key) for key in ("rope_type", "type", "factor")):
+        return None
+    kind = scaling.text("rope_type" if scaling.has("rope_type") else "type")
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=_factor(scaling))
+    if kind == "llama3":
+        return _llama3(scaling)
+    if kind == "yarn":
+        return _yarn(scaling, max_positions)
+    raise CapabilityError(
+        f"{scaling.where}: rotary scaling '{kind}' is not supported; "
+        "supported: default, linear, llama3, yarn"
+    )
+
+
+def _factor(scaling: Fields) -> float:
+    return scaling.number("factor", limits.SCALING_FACTOR)
+
+
+def _llama3(scaling: Fields) -> RopeScaling:
+    low = scaling.number("low_freq_factor", limits.POSITIVE)
+    high = scaling.number("high_freq_factor", limits.POSITIVE)
+    if low >= high:
+        scaling.wrong("high_freq_factor", f"expected more than low_freq_factor ({low:g})")
+    return RopeScaling(
+        kind="llama3",
+        factor=_factor(scaling),
+        original_max_position_embeddings=_original_positions(scaling),
+        low_freq_factor=low,
+        high_freq_factor=high,
+    )
+
+
+def _yarn(scaling: Fields, max_positions: int) -> RopeScaling:
+    """Without an original context, transformers takes max_position_embeddings for it."""
+    if not scaling.flag("truncate", default=True):
+        raise CapabilityError(f"{scaling.where}: YaRN with 'truncate' false is not supported")
+    stated = scaling.has("original_max_position_embeddings")
+    return RopeScaling(
+        kind="yarn",
+        factor=_factor(scaling),
+        original_max_position_embeddings=_original_positions(scaling) if stated else max_positions,
+        beta_fast=_optional(scaling, "beta_fast") or 32.0,
+        beta_slow=_optional(scaling, "beta_slow") or 1.0,
+        attention_factor=_optional(scaling, "attention_factor"),
+        mscale=_optional(scaling, "mscale"),
+        mscale_all_dim=_optional(scaling, "mscale_all_dim"),
+    )
+
+
+def _original_positions(scaling: Fields) -> int:
+    return scaling.integer("original_max_position_embeddings", limits.POSITIONS)
+
+
+def _optional(scaling: Fields, key: str) -> float | None:
+    return scaling.number(key, limits.POSITIVE) if scaling.has(key) else None
+
+
+def _refuse_partial_rotation(fields: Fields) -> None:
+    key = "partial_rotary_factor"
+    if fields.has(key) and fields.number(key, limits.POSITIVE) != 1.0:
+        raise CapabilityError(
+            f"{fields.where}: rotation of a part of each head ({key} {fields.raw(key)}) "
+            "is not supported"
+        )

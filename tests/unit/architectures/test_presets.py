@@ -1,0 +1,49 @@
+"""Every preset gives the published number of parameters."""
+
+import pytest
+
+from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.presets import preset_config, preset_names
+
+PARAMETERS = {
+    "smollm2-135m": 134_515_008,
+    "smollm2-360m": 361_821_120,
+    "smollm2-1.7b": 1_711_376_384,
+    "llama-2-7b": 6_738_415_616,
+    "llama-2-13b": 13_015_864_320,
+    "llama-2-70b": 68_976_648_192,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.2-3b": 3_212_749_824,
+    "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-70b": 70_553_706_496,
+    "llama-3.1-405b": 405_853_388_800,
+    "mistral-7b-v0.3": 7_248_023_552,
+    "mistral-nemo-12b": 12_247_782_400,
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
+}
+
+
+def test_every_preset_is_in_this_table() -> None:
+    assert list(preset_names()) == list(PARAMETERS)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters(name: str) -> None:
+    assert manifest_from_config(preset_config(name), "bf16").parameters == PARAMETERS[name]
+
+
+def test_the_context_is_the_stated_one() -> None:
+    llama = preset_config("llama-3.1-8b")
+    assert llama.rope_scaling is not None
+    assert llama.rope_scaling.factor == 8
+    assert llama.max_position_embeddings == 131_072
