@@ -14,30 +14,41 @@ _SI = (
     (1e15, "P"),
 )
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def rounded(value: float, digits: int = 3) -> float:
+    """`value` to so many significant digits: 0.9996 -> 1.0."""
+    return float(f"{value:.{digits - 1}e}")
 
 
 def significant(value: float, digits: int = 3) -> str:
     """`value` with so many significant digits and no exponent: 1234.5 -> "1,230", 0.01234 -> "0.0123"."""
     if value == 0:
         return "0"
-    decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    if not math.isfinite(value):
+        return str(value)
+    # The exponent after rounding: 0.9996 has four decimals, the 1.00 that it is printed as has two.
+    scientific = f"{value:.{digits - 1}e}"
+    decimals = digits - 1 - int(scientific.partition("e")[2])
+    return f"{float(scientific):,.{max(decimals, 0)}f}"
 
 
 def si(value: float, unit: str, digits: int = 3) -> str:
     """Scale by a power of 1000: 3.2e10 and "B/s" give "32.0 GB/s"."""
     if value == 0:
         return f"0 {unit}"
+    magnitude = rounded(abs(value), digits)
     scale, prefix = _SI[0]
     for candidate, name in _SI:
-        if round(abs(value) / candidate, digits) >= 1:
+        if magnitude >= candidate:
             scale, prefix = candidate, name
     return f"{significant(value / scale, digits)} {prefix}{unit}"
 
 
 def seconds(value: float, digits: int = 3) -> str:
-    """0.00123 -> "1.23 ms"; a minute and more in seconds."""
-    if abs(value) >= 1000:
+    """0.00123 -> "1.23 ms"; a quarter of an hour stays in seconds."""
+    if rounded(abs(value), digits) >= 1000:
         return f"{significant(value, digits)} s"
     return si(value, "s", digits)
 
@@ -46,7 +57,7 @@ def byte_count(value: float, digits: int = 3) -> str:
     """Binary: 1073741824 -> "1.00 GiB"."""
     scaled, unit = float(value), _BINARY[0]
     for unit in _BINARY:
-        if abs(scaled) < 1024 or unit == _BINARY[-1]:
+        if rounded(abs(scaled), max(digits, 4)) < 1024 or unit == _BINARY[-1]:
             break
         scaled /= 1024
     return f"{scaled:.0f} B" if unit == "B" else f"{significant(scaled, digits)} {unit}"
@@ -76,6 +87,11 @@ def count(value: float, digits: int = 3) -> str:
     return si(value, "", digits).strip()
 
 
+def exact(value: float) -> str:
+    """Every digit of a whole number: 134515008 -> "134,515,008"; a fraction keeps its own."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
+
+
 def percent(fraction: float, digits: int = 2) -> str:
     """0.4567 -> "46 %"."""
     value = 100 * fraction
@@ -87,3 +103,11 @@ def percent(fraction: float, digits: int = 2) -> str:
 def ratio(value: float, digits: int = 3) -> str:
     """2.0 -> "2.00 x"."""
     return f"{significant(value, digits)} x"
+
+
+def age(value_s: float) -> str:
+    """Whole units, rounded down, for people: 5400.0 -> "1 h"; what lies ahead is "0 s"."""
+    for unit_s, unit in _AGES:
+        if value_s >= unit_s:
+            return f"{int(value_s // unit_s)} {unit}"
+    return "0 s"

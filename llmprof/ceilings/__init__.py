@@ -1,1 +1,1 @@
-"""What this device can do at best, measured."""
+"""What this device can do at best, measured: read bandwidth, matmuls, fixed cost of an op."""

@@ -133,6 +133,11 @@ class StepCost(Record):
     shape: StepShape
     ops: tuple[OpCost, ...]
 
+    def of_groups(self, *groups: OpGroup) -> "StepCost":
+        """The same step with the ops of these groups alone."""
+        ops = tuple(op for op in self.ops if op.group in groups)
+        return StepCost(shape=self.shape, ops=ops)
+
     @property
     def flops(self) -> float:
         return sum(op.flops for op in self.ops)
@@ -151,3 +156,9 @@ class StepCost(Record):
         for op in self.ops:
             total = total + op.traffic
         return total
+
+    @property
+    def intensity_flops_per_byte(self) -> float | None:
+        """FLOPs over required bytes, activations apart; null where no byte is required."""
+        required = self.traffic.required
+        return self.flops / required if required else None

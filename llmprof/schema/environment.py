@@ -34,6 +34,8 @@ class GpuInfo(Record):
     power_limit_w: NonNegativeFloat | None
     max_sm_clock_hz: NonNegativeFloat | None
     mig: bool | None
+    unified_memory: bool | None = None
+    """The GPU shares the host's memory; null where torch does not tell."""
     missing: dict[str, str] = Field(default_factory=dict)
     """Fields that could not be read, with the reason."""
 

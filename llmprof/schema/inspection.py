@@ -11,7 +11,10 @@ from llmprof.schema.record import Record
 
 
 class PrefillFigures(Record):
+    """One pass over the prompts of all sequences, with logits for the last row of each."""
+
     tokens: PositiveInt
+    """Of each sequence."""
     flops_dense: NonNegativeFloat
     flops_causal: NonNegativeFloat
     """Exact: T (T + 1) / 2 pairs of query and key."""
@@ -21,10 +24,13 @@ class PrefillFigures(Record):
 
 
 class DecodeFigures(Record):
+    """One step that adds one token to every sequence."""
+
     context_tokens: NonNegativeInt
-    """Cached before the step: the new token attends to this many and to itself."""
+    """Of each sequence, cached before the step: the new token attends to this many and to itself."""
     flops: NonNegativeFloat
     bytes: NonNegativeFloat
+    """Weights + cache read and written + logits; activations apart."""
     bytes_with_activations: NonNegativeFloat
 
 

@@ -38,7 +38,8 @@ class Estimate(Record):
     point: float
     low: float
     high: float
-    confidence: float = Field(gt=0, lt=1)
+    confidence: float = Field(ge=0, lt=1)
+    """True coverage of the interval, not the one asked for: 0 for a single sample."""
     num_samples: PositiveInt
 
     @model_validator(mode="after")
@@ -61,7 +62,8 @@ class PhaseMeasurement(Record):
     step_s: Estimate
     """Median over rounds of the round's median step."""
     step_spread: float
-    """Interquartile range over median of the single steps."""
+    """Interquartile range over median of the single steps, their linear growth with the context
+    taken out: that is work, not noise."""
     new_tokens_per_s: Estimate
     """All sequences together: prompt tok/s in prefill, output tok/s in decode."""
     new_tokens_per_s_per_sequence: Estimate

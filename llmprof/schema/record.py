@@ -21,6 +21,7 @@ class Record(BaseModel):
         serialize_by_alias=True,
         validate_by_name=True,
         validate_by_alias=True,
+        json_schema_serialization_defaults_required=True,  # every field is always written
         protected_namespaces=(),
     )
 

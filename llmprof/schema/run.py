@@ -109,10 +109,16 @@ class Warmup(Record):
 
 
 class OwnCost(Record):
-    """What the instruments themselves cost inside a step."""
+    """What the instruments themselves cost inside a step. A probe call is one pair of group hooks."""
 
     probe_calls_per_step: NonNegativeFloat
     seconds_per_probe_call: NonNegativeFloat
+    """What a pair adds to a step of the grouped pass, over the empty hooks of the clean pass."""
+    seconds_in_group_per_probe_call: NonNegativeFloat = 0.0
+    """The share of it that falls inside the group's own time: subtract this from a group, and the
+    whole from a step."""
+    seconds_per_empty_call: NonNegativeFloat = 0.0
+    """What a pair of empty hooks costs: every step of the clean pass holds it."""
     sampler_cpu_s: NonNegativeFloat = 0.0
 
 

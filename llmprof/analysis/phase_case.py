@@ -1,0 +1,68 @@
+"""Everything known about one phase, gathered once: what the verdict and its caveats rest on."""
+
+from dataclasses import dataclass
+
+from llmprof.analysis.op_roof import link_time_s
+from llmprof.analysis.phases import measure_phase
+from llmprof.analysis.rates import Rates, median_rates
+from llmprof.analysis.roofline import phase_points, step_roof_fraction
+from llmprof.analysis.splits import PhaseSplits, split_phase
+from llmprof.analysis.step_split import StepWork
+from llmprof.analysis.step_work import median_step_work
+from llmprof.analysis.validity import RoundSelection
+from llmprof.schema.cost import Phase
+from llmprof.schema.measurement import Estimate, PhaseMeasurement
+from llmprof.schema.report import RooflinePoint
+from llmprof.schema.run import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCase:
+    """One phase of a run. What could not be had is None."""
+
+    phase: Phase
+    measurement: PhaseMeasurement
+    clean: RoundSelection
+    grouped: RoundSelection
+    rates: Rates | None
+    work: StepWork | None
+    splits: PhaseSplits | None
+    roof_fraction: Estimate | None
+    points: tuple[RooflinePoint, ...]
+
+
+def gather_phase(
+    record: RunRecord, clean: RoundSelection, grouped: RoundSelection, phase: Phase
+) -> PhaseCase | None:
+    """None for a phase that never ran in the clean pass."""
+    measurement = measure_phase(clean, phase)
+    if measurement is None:
+        return None
+    work = median_step_work(record, clean.rounds, phase)
+    splits = None
+    fraction = None
+    points: tuple[RooflinePoint, ...] = ()
+    if work is not None:
+        splits = split_phase(record, clean.rounds, grouped.rounds, phase, work)
+        fraction = step_roof_fraction(record, clean.rounds, phase, work)
+        points = phase_points(record, clean.rounds, phase, work, measurement.step_s, splits)
+    return PhaseCase(
+        phase=phase,
+        measurement=measurement,
+        clean=clean,
+        grouped=grouped,
+        rates=median_rates(clean.rounds, record.ceilings),
+        work=work,
+        splits=splits,
+        roof_fraction=fraction,
+        points=points,
+    )
+
+
+def unmapped_fraction(splits: PhaseSplits, rates: Rates) -> float:
+    """Share of the step in groups without a cost, plus the roof time of groups never timed."""
+    step, work = splits.center, splits.work
+    costed = {op.group for op in work.cost.ops}
+    uncosted_s = sum(split.time_s for group, split in step.groups.items() if group not in costed)
+    untimed = [op for op in work.cost.ops if op.group not in step.groups]
+    return (uncosted_s + link_time_s(untimed, rates, work.cache_bytes)) / step.step_s

@@ -1,0 +1,108 @@
+"""The ceilings that a step is judged by: those that were read right before and right after it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from llmprof.schema.ceilings import CeilingReading, Ceilings
+from llmprof.schema.cost import StepCost
+from llmprof.schema.run import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What the links carry at best at one moment."""
+
+    read_bytes_per_s: float
+    matmul_flops_per_s: float
+    matmul_dtype: str
+    other_flops_per_s: Mapping[str, float]
+    """Dtypes that the live reading does not cover, as cached."""
+
+    def flops_per_s(self, dtype: str) -> float:
+        """Of an unknown dtype, that of the run's: `dtypes_without_ceiling` names it."""
+        if dtype == self.matmul_dtype:
+            return self.matmul_flops_per_s
+        return self.other_flops_per_s.get(dtype, self.matmul_flops_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRates:
+    """Rates of one round: the mean of the readings beside it, and each of them alone."""
+
+    mean: Rates
+    ends: tuple[Rates, ...]
+
+    @property
+    def variants(self) -> tuple[Rates, ...]:
+        return (self.mean, *self.ends)
+
+
+def adjacent_readings(one: Round) -> tuple[CeilingReading, ...]:
+    return tuple(reading for reading in (one.before, one.after) if reading is not None)
+
+
+def distinct_readings(rounds: Sequence[Round]) -> tuple[CeilingReading, ...]:
+    """All readings beside `rounds`, in order; two rounds may share the one between them."""
+    found = {reading.time_s: reading for one in rounds for reading in adjacent_readings(one)}
+    return tuple(found[time_s] for time_s in sorted(found))
+
+
+def round_rates(one: Round, ceilings: Ceilings) -> RoundRates | None:
+    """None where no reading was taken beside the round."""
+    readings = adjacent_readings(one)
+    if not readings:
+        return None
+    cached = _cached_flops_per_s(ceilings)
+    return RoundRates(
+        mean=_mean_rates(readings, cached),
+        ends=tuple(_mean_rates((reading,), cached) for reading in readings),
+    )
+
+
+def median_rates(rounds: Sequence[Round], ceilings: Ceilings) -> Rates | None:
+    """Medians over the rounds of the means beside them; None where no reading was taken."""
+    means = [rates.mean for one in rounds if (rates := round_rates(one, ceilings)) is not None]
+    if not means:
+        return None
+    return Rates(
+        read_bytes_per_s=median(rates.read_bytes_per_s for rates in means),
+        matmul_flops_per_s=median(rates.matmul_flops_per_s for rates in means),
+        matmul_dtype=means[0].matmul_dtype,
+        other_flops_per_s=means[0].other_flops_per_s,
+    )
+
+
+def dtypes_without_ceiling(cost: StepCost, rates: Rates) -> tuple[str, ...]:
+    """Dtypes computed in whose ceiling was never measured: their roof is another dtype's."""
+    known = {rates.matmul_dtype, *rates.other_flops_per_s}
+    return tuple(sorted({op.compute_dtype for op in cost.ops if op.flops} - known))
+
+
+def median_disagreement(
+    rounds: Sequence[Round], value: Callable[[CeilingReading], float]
+) -> float | None:
+    """Distance of the readings before and after a round over their mean; median over rounds."""
+    gaps = []
+    for one in rounds:
+        if one.before is not None and one.after is not None:
+            before, after = value(one.before), value(one.after)
+            gaps.append(abs(after - before) / fmean((before, after)))
+    return median(gaps) if gaps else None
+
+
+def _mean_rates(readings: Sequence[CeilingReading], cached: Mapping[str, float]) -> Rates:
+    return Rates(
+        read_bytes_per_s=fmean(reading.read_bytes_per_s for reading in readings),
+        matmul_flops_per_s=fmean(reading.matmul_flops_per_s for reading in readings),
+        matmul_dtype=readings[0].matmul_dtype,
+        other_flops_per_s=cached,
+    )
+
+
+def _cached_flops_per_s(ceilings: Ceilings) -> dict[str, float]:
+    """Best shape of each dtype."""
+    best: dict[str, float] = {}
+    for ceiling in ceilings.compute:
+        best[ceiling.dtype] = max(best.get(ceiling.dtype, 0.0), ceiling.flops_per_s)
+    return best

@@ -1,0 +1,54 @@
+"""From the raw record to the judged report. Pure: no device, no clock, no torch."""
+
+from llmprof.analysis.caveats import build_caveats
+from llmprof.analysis.headline import headline
+from llmprof.analysis.latency import measure_latency
+from llmprof.analysis.ledger import build_ledger
+from llmprof.analysis.phase_case import gather_phase
+from llmprof.analysis.phases import step_time_s
+from llmprof.analysis.roof import build_roof
+from llmprof.analysis.validity import select_rounds
+from llmprof.analysis.verdict import judge_phase
+from llmprof.errors import InputError
+from llmprof.schema.report import Report
+from llmprof.schema.run import RunRecord
+
+
+def build_report(record: RunRecord) -> Report:
+    """Recompute every printed number of a run from its raw samples.
+
+    Raises:
+        InputError: a record that no measurement can have written.
+    """
+    _check_times(record)
+    clean, grouped = select_rounds(record.rounds), select_rounds(record.grouped)
+    roof = build_roof(clean.rounds, record.ceilings)
+    gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
+    cases = [case for case in gathered if case is not None]
+    verdicts = tuple(judge_phase(record, case, roof) for case in cases)
+    return Report(
+        run=record,
+        roof=roof,
+        phases=tuple(case.measurement for case in cases),
+        latency=measure_latency(clean.rounds),
+        costs=tuple(case.work.cost for case in cases if case.work is not None),
+        points=tuple(point for case in cases for point in case.points),
+        ledgers=tuple(
+            build_ledger(case.phase, case.splits, case.measurement.step_s)
+            for case in cases
+            if case.splits is not None
+        ),
+        verdicts=verdicts,
+        caveats=build_caveats(record, cases, roof),
+        headline=headline(cases, verdicts),
+    )
+
+
+def _check_times(record: RunRecord) -> None:
+    """Every rate divides by a step's time."""
+    for one in (*record.rounds, *record.grouped):
+        if any(step_time_s(sample) <= 0 for sample in one.steps):
+            raise InputError(
+                f"run {record.id} holds a step that took no time (round {one.index})",
+                remedy="The file is damaged: measure again.",
+            )

@@ -1,0 +1,148 @@
+"""Points on the roofline: each phase, and decode's projections and attention apart."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llmprof.analysis.op_roof import link_time_s
+from llmprof.analysis.phases import round_steps
+from llmprof.analysis.rates import Rates, median_rates, round_rates
+from llmprof.analysis.splits import PhaseSplits
+from llmprof.analysis.statistics import bounded_estimate, reciprocal
+from llmprof.analysis.step_split import StepSplit, StepWork
+from llmprof.schema.cost import PROJECTIONS, OpCost, OpGroup, Phase
+from llmprof.schema.measurement import Estimate
+from llmprof.schema.report import RooflinePoint
+from llmprof.schema.run import Round, RunRecord
+
+DECODE_PARTS = {
+    "decode projections": PROJECTIONS,
+    "decode attention": (OpGroup.ATTENTION,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Time of some ops and how it relates to their roof."""
+
+    time_s: Estimate
+    roof_fraction: Estimate
+    share: float
+    """Of the phase's step."""
+
+
+def step_roof_fraction(
+    record: RunRecord, rounds: Sequence[Round], phase: Phase, work: StepWork
+) -> Estimate | None:
+    """Least time of a step over its time: the median of per-round ratios to the adjacent readings.
+
+    The least time is the sum over ops of their longer link, without fixed cost. None without
+    readings, or for a step that neither moves required bytes nor computes.
+    """
+    ratios = []
+    for step in round_steps(rounds, phase):
+        rates = round_rates(step.round, record.ceilings)
+        if rates is None:
+            continue
+        ratios.append(
+            [
+                link_time_s(work.cost.ops, variant, work.cache_bytes) / step.step_s
+                for variant in rates.variants
+            ]
+        )
+    if not ratios or not any(one[0] for one in ratios):
+        return None
+    return bounded_estimate(
+        [one[0] for one in ratios], [min(one) for one in ratios], [max(one) for one in ratios]
+    )
+
+
+def phase_points(
+    record: RunRecord,
+    rounds: Sequence[Round],
+    phase: Phase,
+    work: StepWork,
+    step_s: Estimate,
+    splits: PhaseSplits | None,
+) -> tuple[RooflinePoint, ...]:
+    """The phase itself, then its parts where group times exist. Empty without readings."""
+    rates = median_rates(rounds, record.ceilings)
+    fraction = step_roof_fraction(record, rounds, phase, work)
+    if rates is None or fraction is None:
+        return ()
+    whole = Timing(time_s=step_s, roof_fraction=fraction, share=1.0)
+    points = [_point(phase.value, phase, work.cost.ops, whole, rates, work.cache_bytes)]
+    if phase == Phase.DECODE and splits is not None:
+        points += [
+            _part_point(label, groups, phase, splits, rates)
+            for label, groups in DECODE_PARTS.items()
+        ]
+    return tuple(point for point in points if point is not None)
+
+
+def _part_point(
+    label: str,
+    groups: tuple[OpGroup, ...],
+    phase: Phase,
+    splits: PhaseSplits,
+    rates: Rates,
+) -> RooflinePoint | None:
+    timed = [group for group in groups if group in splits.center.groups]
+    ops = [op for group in timed for op in splits.work.of(group)]
+    time_s = splits.estimate(_time_of(timed))
+    if not ops or time_s.low <= 0:
+        return None
+    timing = Timing(
+        time_s=time_s,
+        roof_fraction=splits.estimate(_fraction_of(timed)),
+        share=time_s.point / splits.center.step_s,
+    )
+    return _point(label, phase, ops, timing, rates, splits.work.cache_bytes)
+
+
+def _time_of(groups: Sequence[OpGroup]) -> Callable[[StepSplit], float]:
+    return lambda split: sum(
+        split.groups[group].time_s for group in groups if group in split.groups
+    )
+
+
+def _fraction_of(groups: Sequence[OpGroup]) -> Callable[[StepSplit], float]:
+    time_of = _time_of(groups)
+
+    def fraction(split: StepSplit) -> float:
+        links = sum(split.groups[group].link_s for group in groups if group in split.groups)
+        return links / time_of(split)
+
+    return fraction
+
+
+def _point(
+    label: str,
+    phase: Phase,
+    ops: Sequence[OpCost],
+    timing: Timing,
+    rates: Rates,
+    cache_bytes: int,
+) -> RooflinePoint | None:
+    """None for work without FLOPs or without required bytes: it has no place on these axes."""
+    flops = sum(op.flops for op in ops)
+    required = sum(op.traffic.required for op in ops)
+    if not flops or not required:
+        return None
+    with_activations = sum(op.traffic.total for op in ops)
+    return RooflinePoint(
+        label=label,
+        phase=phase,
+        dtype=max(ops, key=lambda op: op.flops).compute_dtype,
+        flops=flops,
+        bytes_required=required,
+        bytes_with_activations=with_activations,
+        intensity_flops_per_byte=flops / required,
+        intensity_low_flops_per_byte=flops / with_activations,
+        achieved_flops_per_s=reciprocal(timing.time_s, flops),
+        achieved_bytes_per_s=reciprocal(timing.time_s, required),
+        attainable_flops_per_s=flops / link_time_s(ops, rates, cache_bytes),
+        roof_fraction=timing.roof_fraction,
+        time_share=timing.share,
+        mfu=None,
+        mbu=None,
+    )

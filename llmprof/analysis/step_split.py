@@ -1,0 +1,156 @@
+"""One step split into its parts, for one step time and one set of rates. Plain arithmetic.
+
+    time of a group  t = grouped time x scale          scale closes the step: sum(t) + outside = T
+    roof             alpha x ops + sum over its ops of max(memory, compute)
+    loss             t - roof                          negative where it is: nothing is clipped
+
+What lies outside every group is not scaled: a sleeping host does not slow down with the memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llmprof.analysis.group_times import GroupedStep
+from llmprof.analysis.op_roof import OpRoof, op_roof
+from llmprof.analysis.rates import Rates
+from llmprof.schema.cost import OpCost, OpGroup, StepCost
+from llmprof.schema.ledger import Part, Side
+from llmprof.schema.verdict import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """What a step has to do, whatever the clock says."""
+
+    cost: StepCost
+    ops: Mapping[OpGroup, int] | None
+    """Operators that torch dispatched per group; None without a counting pass."""
+    alpha_s: float
+    cache_bytes: int
+
+    def of(self, group: OpGroup) -> tuple[OpCost, ...]:
+        return tuple(op for op in self.cost.ops if op.group == group)
+
+    def fixed_cost_s(self, group: OpGroup) -> float:
+        """Alpha x ops; without a counting pass each call of a cost is one op, the least it can be."""
+        if self.ops is not None:
+            return self.alpha_s * self.ops.get(group, 0)
+        return self.alpha_s * sum(op.calls for op in self.of(group))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSplit:
+    """One op group: its time, its roof, and the longest term of that roof."""
+
+    time_s: float
+    fixed_cost_s: float
+    roofs: tuple[OpRoof, ...]
+
+    @property
+    def memory_s(self) -> float:
+        return sum(roof.memory_s for roof in self.roofs)
+
+    @property
+    def compute_s(self) -> float:
+        return sum(roof.compute_s for roof in self.roofs)
+
+    @property
+    def link_s(self) -> float:
+        return sum(roof.link_s for roof in self.roofs)
+
+    @property
+    def roof_s(self) -> float:
+        return self.fixed_cost_s + self.link_s
+
+    @property
+    def loss_s(self) -> float:
+        return self.time_s - self.roof_s
+
+    def side_s(self, side: Side) -> float:
+        """Link time of the ops on one side."""
+        return sum(roof.link_s for roof in self.roofs if roof.side == side)
+
+    @property
+    def side(self) -> Side:
+        compute = self.side_s(Side.COMPUTE)
+        return Side.COMPUTE if compute > self.side_s(Side.MEMORY) else Side.MEMORY
+
+    @property
+    def is_small(self) -> bool:
+        """Fixed cost is the longer term of its roof and explains most of its time."""
+        return self.fixed_cost_s > max(self.link_s, self.time_s / 2)
+
+    def limits_s(self) -> dict[Limit, float]:
+        """The group's whole time by what limits it: fixed cost, or its ops' sides in proportion.
+
+        Ops that neither compute nor move required bytes (elementwise work in cache) are on the
+        memory side: their arithmetic is nothing beside the activations that they touch.
+        """
+        if self.is_small:
+            return {Limit.FIXED_COST: self.time_s}
+        compute = self.side_s(Side.COMPUTE) / self.link_s if self.link_s else 0.0
+        return {Limit.MEMORY: self.time_s * (1 - compute), Limit.COMPUTE: self.time_s * compute}
+
+
+@dataclass(frozen=True, slots=True)
+class StepSplit:
+    """A whole step: its groups, and what is left outside them."""
+
+    step_s: float
+    groups: Mapping[OpGroup, GroupSplit]
+    host_s: float
+    gaps_s: float | None
+    """Device time outside every group; None without a device clock."""
+
+    def parts_s(self) -> dict[Part, float]:
+        """The parts that exist on this device; they sum to `step_s`."""
+        parts = dict.fromkeys(
+            (Part.MEMORY_WEIGHTS, Part.MEMORY_KV, Part.MEMORY_OTHER, Part.COMPUTE), 0.0
+        )
+        for group in self.groups.values():
+            for roof in group.roofs:
+                for part, time_s in roof.link_by_part().items():
+                    parts[part] += time_s
+        parts[Part.FIXED_COST] = sum(group.fixed_cost_s for group in self.groups.values())
+        parts[Part.LOSS] = sum(group.loss_s for group in self.groups.values())
+        if self.gaps_s is not None:
+            parts[Part.GAPS] = self.gaps_s
+        parts[Part.HOST] = self.host_s
+        return parts
+
+    def limits_s(self) -> dict[Limit, float]:
+        """The step by what limits it; gaps between kernels are time that the host left open."""
+        limits: dict[Limit, float] = defaultdict(float)
+        for group in self.groups.values():
+            for limit, time_s in group.limits_s().items():
+                limits[limit] += time_s
+        limits[Limit.HOST] += self.host_s + (self.gaps_s or 0.0)
+        return dict(limits)
+
+    def link_s(self, limit: Limit) -> float:
+        """Link time of the ops that `limit` counts: over its time it is how busy the link is."""
+        side = Side.MEMORY if limit == Limit.MEMORY else Side.COMPUTE
+        return sum(group.side_s(side) for group in self.groups.values() if not group.is_small)
+
+
+def split_step(
+    step_s: float, device_s: float | None, grouped: GroupedStep, work: StepWork, rates: Rates
+) -> StepSplit:
+    """Split a clean step of `step_s` (`device_s` on the device's clock) by the grouped times."""
+    inner_s = step_s if device_s is None else device_s
+    scale = (inner_s - grouped.outside_s) / grouped.inside_s
+    groups = {
+        group: GroupSplit(
+            time_s=time_s * scale,
+            fixed_cost_s=work.fixed_cost_s(group),
+            roofs=tuple(op_roof(op, rates, work.cache_bytes) for op in work.of(group)),
+        )
+        for group, time_s in grouped.group_s.items()
+    }
+    return StepSplit(
+        step_s=step_s,
+        groups=groups,
+        host_s=grouped.outside_s if device_s is None else step_s - device_s,
+        gaps_s=None if device_s is None else grouped.outside_s,
+    )

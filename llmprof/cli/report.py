@@ -1,0 +1,115 @@
+"""`llmprof report`: judge saved runs again, and render them in any format."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmprof.cli import options, streams
+from llmprof.errors import InputError
+
+if TYPE_CHECKING:
+    from llmprof.schema.report import Report
+
+TEXT_FORMATS = ("md", "csv", "json", "html", "svg")
+"""What may be written to stdout."""
+
+
+def report(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN",
+            help="@last, @last~1, the start of a run's id, its last 8 characters, or a run file.",
+            show_default=False,
+        ),
+    ],
+    output: options.Outputs = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Print this format instead of the summary: md, csv, json, html or svg.",
+            show_default=False,
+        ),
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Show saved runs, or write them to files: every number is computed again from the run file.
+
+    For example:
+
+      llmprof report @last
+
+      llmprof report @last -o report.html -o roofline.svg
+
+      llmprof report @last~1 @last --format csv
+    """
+    outputs = [Path(path) for path in output or []]
+    wanted = _stdout_format(format, json=json)
+    _check(outputs, wanted, num_runs=len(runs), force=force)
+    reports = _judged(runs)
+    _write(reports, outputs)
+    if wanted:
+        _print(reports, wanted)
+    elif not outputs:
+        _show(reports)
+
+
+def _stdout_format(format: str | None, *, json: bool) -> str | None:
+    """The suffix of what stdout shall carry; None for the summary."""
+    if json and format not in (None, "json"):
+        raise InputError(f"--json and --format {format} contradict each other")
+    name = "json" if json else format
+    if name is not None and name not in TEXT_FORMATS:
+        raise InputError(
+            f"--format {name} is not a text format",
+            remedy=f"Use {', '.join(TEXT_FORMATS)}, or write a file with -o",
+        )
+    return f".{name}" if name else None
+
+
+def _check(outputs: Sequence[Path], wanted: str | None, *, num_runs: int, force: bool) -> None:
+    """Find a wrong format or an unwritable file before any run is read."""
+    from llmprof.renderers.base import check_suffix
+    from llmprof.store.outputs import check_writable
+
+    if wanted:
+        check_suffix(wanted, num_runs=num_runs)
+    for path in outputs:
+        check_suffix(path.suffix, num_runs=num_runs)
+        check_writable(path, force=force)
+
+
+def _judged(runs: Sequence[str]) -> "tuple[Report, ...]":
+    from llmprof.analysis.report import build_report
+    from llmprof.store.runs import find_run
+
+    return tuple(build_report(find_run(reference)) for reference in runs)
+
+
+def _write(reports: "Sequence[Report]", outputs: Sequence[Path]) -> None:
+    from llmprof.renderers.base import render_all
+    from llmprof.store.outputs import write_atomic
+
+    for path in outputs:
+        write_atomic(path, render_all(reports, path.suffix))
+
+
+def _print(reports: "Sequence[Report]", suffix: str) -> None:
+    """Exactly one document on stdout."""
+    from llmprof.renderers.base import render_all
+
+    sys.stdout.write(render_all(reports, suffix).decode())
+
+
+def _show(reports: "Sequence[Report]") -> None:
+    from llmprof.renderers.run_text import render_run
+
+    console = streams.result_console()
+    for judged in reports:
+        render_run(judged, console, footer=f"run {judged.run.id}")

@@ -1,0 +1,107 @@
+"""`llmprof run`: measure one workload, say what bounds each phase, keep the raw samples."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llmprof.cli import options, streams
+from llmprof.store.settings_file import load_settings
+
+EXIT_INTERRUPTED = 130
+
+
+def run(
+    model: options.ModelOrConfig,
+    batch: Annotated[
+        int | None, typer.Option("--batch", "-b", metavar="B", min=1, help="Sequences at once.")
+    ] = None,
+    prompt_tokens: Annotated[
+        int | None, typer.Option("--prompt-tokens", metavar="T", min=1, help="Tokens of a prompt.")
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option("--output-tokens", metavar="N", min=1, help="Tokens to generate.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", metavar="DTYPE", help="as_stored, fp32, bf16 or fp16.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="R", min=1, help="Repetitions kept.")
+    ] = None,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="Random weights of the model's shape.")
+    ] = False,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    sets: options.Sets = None,
+    output: options.Outputs = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure one workload and judge prefill and decode against ceilings of this device.
+
+    Examples:
+      llmprof run smollm2-135m-instruct -o report.html
+
+      llmprof run llama-3.2-1b --random-weights --dtype bf16 --prompt-tokens 128
+
+      llmprof run sample_configs/demo.yaml --set workload.batch=4
+    """
+    flags = {
+        "device": device,
+        "execution.threads": threads,
+        "weights.dtype": dtype,
+        "weights.source": "random" if random_weights else None,
+        "workload.batch": batch,
+        "workload.prompt_tokens": prompt_tokens,
+        "workload.output_tokens": output_tokens,
+        "measure.rounds": rounds,
+    }
+    config = load_settings(
+        model, {key: value for key, value in flags.items() if value is not None}, sets or []
+    )
+    outputs = [Path(path) for path in output or []]
+    _check_outputs(outputs, force=force)
+
+    from llmprof.analysis.report import build_report
+    from llmprof.profiler import profile
+    from llmprof.renderers.base import render
+    from llmprof.renderers.run_text import render_run
+    from llmprof.store.outputs import write_atomic
+    from llmprof.store.runs import save_run
+
+    with streams.progress_on_stderr(quiet=quiet) as progress:
+        record = profile(config, argv=("llmprof", *sys.argv[1:]), progress=progress)
+    saved = save_run(record)
+    report = build_report(record)
+    for path in outputs:
+        write_atomic(path, render(report, path.suffix))
+    if json:
+        streams.print_json(report)
+    else:
+        render_run(report, streams.result_console(), footer=_footer(saved, outputs))
+    if record.status == "partial":
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _check_outputs(outputs: list[Path], *, force: bool) -> None:
+    """Find an unwritable path or an unknown format before anything is measured."""
+    from llmprof.renderers.base import check_suffix
+    from llmprof.store.outputs import check_writable
+    from llmprof.store.runs import check_runs_writable
+
+    check_runs_writable()
+    for path in outputs:
+        check_suffix(path.suffix)
+        check_writable(path, force=force)
+
+
+def _footer(saved: Path, outputs: list[Path]) -> str:
+    lines = [f"run file  {os.path.relpath(saved)}"]
+    lines += [f"report    {path}" for path in outputs]
+    if not outputs:
+        lines.append("next      llmprof report @last -o report.html")
+    return "\n".join(lines)

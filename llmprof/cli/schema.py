@@ -1,0 +1,49 @@
+"""`llmprof schema`: the JSON Schema of each document."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from pydantic.json_schema import JsonSchemaMode
+
+from llmprof.errors import InputError
+from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.diagnosis import Diagnosis
+from llmprof.schema.generation import Generation
+from llmprof.schema.inspection import Inspection
+from llmprof.schema.listing import Listing
+from llmprof.schema.record import Record, Setting
+from llmprof.schema.report import Report
+from llmprof.schema.run import RunRecord
+from llmprof.schema.settings import RunConfig
+
+DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
+    "run": RunRecord,
+    "report": Report,
+    "inspection": Inspection,
+    "generation": Generation,
+    "ceilings": Ceilings,
+    "diagnosis": Diagnosis,
+    "listing": Listing,
+    "settings": RunConfig,
+}
+
+
+def schema(
+    document: Annotated[
+        str | None,
+        typer.Argument(metavar="DOCUMENT", help=" | ".join(DOCUMENTS), show_default=False),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of a document, or the names of all documents."""
+    if document is None:
+        sys.stdout.write("".join(f"{name}\n" for name in DOCUMENTS))
+        return
+    if document not in DOCUMENTS:
+        raise InputError(f"no document '{document}'", remedy=f"Name one of {', '.join(DOCUMENTS)}")
+    model = DOCUMENTS[document]
+    # What is in a file that llmprof writes; for settings, what may be in one that it reads.
+    mode: JsonSchemaMode = "validation" if model is RunConfig else "serialization"
+    described = model.model_json_schema(by_alias=True, mode=mode)
+    sys.stdout.write(json.dumps(described, indent=2, ensure_ascii=False) + "\n")

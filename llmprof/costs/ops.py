@@ -1,0 +1,94 @@
+"""FLOPs and bytes of single ops, from shapes alone. A multiply-add is two FLOPs.
+
+Traffic is the least that must move: each weight once per call, whatever the rows. Activations are
+an op's inputs and outputs as if nothing were fused and nothing stayed in a cache.
+"""
+
+from llmprof.costs.groups import group_of_op
+from llmprof.costs.options import CostOptions
+from llmprof.schema.cost import ByteTraffic, OpCost, StepShape
+from llmprof.schema.settings import AttentionKind
+
+
+def linear_flops(rows: int, in_features: int, out_features: int) -> float:
+    """`x W^T` with x [rows, in_features] and W [out_features, in_features]."""
+    return 2.0 * rows * in_features * out_features
+
+
+def attention_flops(pairs: int, query_heads: int, dims: int) -> float:
+    """Of so many pairs of a query and a key, for every query head.
+
+    `dims` is the key's size for the scores Q K^T, the value's for P V, their sum for both.
+    """
+    return 2.0 * pairs * query_heads * dims
+
+
+def dense_pairs(shape: StepShape) -> int:
+    """Pairs of the full rectangle: every new token with every cached and new one, per sequence."""
+    return sum(s.count * s.new_tokens * (s.cached_tokens + s.new_tokens) for s in shape.sequences)
+
+
+def causal_pairs(shape: StepShape) -> int:
+    """Pairs that a causal mask leaves: the i-th of n new tokens attends to cached + i."""
+    return sum(
+        s.count * (s.new_tokens * s.cached_tokens + s.new_tokens * (s.new_tokens + 1) // 2)
+        for s in shape.sequences
+    )
+
+
+def op_cost(
+    name: str,
+    *,
+    calls: int,
+    traffic: ByteTraffic,
+    options: CostOptions,
+    dense: float = 0.0,
+    causal: float = 0.0,
+) -> OpCost:
+    """One kind of op over all its calls; flash kernels skip what a causal mask hides."""
+    return OpCost(
+        name=name,
+        group=group_of_op(name),
+        calls=calls,
+        compute_dtype=options.compute_dtype,
+        flops=causal if options.attention is AttentionKind.FLASH else dense,
+        flops_dense=dense,
+        flops_causal=causal,
+        traffic=traffic,
+    )
+
+
+def linear(
+    name: str,
+    *,
+    calls: int,
+    rows: int,
+    in_features: int,
+    out_features: int,
+    weight_bytes: float,
+    options: CostOptions,
+) -> OpCost:
+    """A projection: `weight_bytes` are those of all calls, bias included."""
+    flops = calls * linear_flops(rows, in_features, out_features)
+    activations = calls * rows * (in_features + out_features) * options.activation_bytes
+    return op_cost(
+        name,
+        calls=calls,
+        traffic=ByteTraffic(weights=weight_bytes, activations=activations),
+        options=options,
+        dense=flops,
+        causal=flops,
+    )
+
+
+def elementwise(
+    name: str, *, calls: int, numbers: int, options: CostOptions, weight_bytes: float = 0.0
+) -> OpCost:
+    """An op without matrix work that reads and writes `numbers` activations per call."""
+    activations = calls * numbers * options.activation_bytes
+    return op_cost(
+        name,
+        calls=calls,
+        traffic=ByteTraffic(weights=weight_bytes, activations=activations),
+        options=options,
+    )

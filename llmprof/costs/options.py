@@ -1,0 +1,61 @@
+"""The switches of the engine that change FLOPs or bytes."""
+
+from dataclasses import dataclass
+
+from llmprof.errors import CapabilityError
+from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
+
+_BYTES_PER_NUMBER = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "fp8": 1}
+
+
+def bytes_per_number(dtype: str) -> int:
+    """Bytes of one number of an unpacked dtype: fp32, bf16, fp16, int8 or fp8.
+
+    Raises:
+        CapabilityError: a dtype that costs do not know.
+    """
+    if dtype not in _BYTES_PER_NUMBER:
+        raise CapabilityError(
+            f"the size of a number of dtype '{dtype}' is not known",
+            remedy=f"Known: {', '.join(_BYTES_PER_NUMBER)}.",
+        )
+    return _BYTES_PER_NUMBER[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class CostOptions:
+    """How a step is computed, apart from the model's shape and the step's."""
+
+    attention: AttentionKind = AttentionKind.FLASH
+    kv_layout: KvLayout = KvLayout.CONTIGUOUS
+    kv_bytes_per_number: float = 2.0
+    """Stored size of one number of K or V, its share of any scales included."""
+    compute_dtype: str = "bf16"
+    """Dtype of the arithmetic: the compute roof that an op is judged by."""
+    activation_bytes: int = 2
+    """Of one number of the hidden states, the logits included."""
+    score_bytes: int = 2
+    """Of one number of standard attention's score matrix."""
+    block_tokens: int = 16
+    """Tokens in one block of a paged cache."""
+
+
+def options_from(settings: RunConfig, *, compute_dtype: str, kv_dtype: str) -> CostOptions:
+    """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
+
+    Without a cache `kv_dtype` says nothing and is not read.
+
+    Raises:
+        CapabilityError: a dtype whose size is not known.
+    """
+    number = bytes_per_number(compute_dtype)
+    cached = settings.kv_cache.layout is not KvLayout.NONE
+    return CostOptions(
+        attention=settings.attention.kind,
+        kv_layout=settings.kv_cache.layout,
+        kv_bytes_per_number=float(bytes_per_number(kv_dtype)) if cached else 0.0,
+        compute_dtype=compute_dtype,
+        activation_bytes=number,
+        score_bytes=number,
+        block_tokens=settings.kv_cache.block_tokens,
+    )

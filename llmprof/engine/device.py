@@ -1,0 +1,25 @@
+"""Which device a run is on."""
+
+import torch
+
+from llmprof.errors import CapabilityError
+
+
+def resolve_device(name: str) -> str:
+    """`auto`, `cpu`, `cuda` or `cuda:N` -> `cpu` or `cuda:N`; `auto` takes a GPU where there is one.
+
+    Raises:
+        CapabilityError: a GPU was asked for that torch does not see.
+    """
+    if name == "cpu":
+        return name
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return "cuda:0" if num_gpus else "cpu"
+    index = int(name.partition(":")[2] or 0)
+    if index < num_gpus:
+        return f"cuda:{index}"
+    raise CapabilityError(
+        f"device '{name}' is not available: torch {torch.__version__} sees {num_gpus} CUDA devices",
+        remedy="Set device=cpu, or install a CUDA build of torch and a driver",
+    )

@@ -1,0 +1,96 @@
+"""Tensors of a GGUF file, unpacked to floats while they are loaded."""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gguf import GGMLQuantizationType, quants
+
+from llmprof.architectures.gguf_header import GgufTensor, read_header
+from llmprof.architectures.gguf_names import gguf_name
+from llmprof.errors import InputError
+from llmprof.schema.model import ModelConfig
+
+_CHUNK_NUMBERS: Final = 1 << 22
+"""Unpacked at once, in fp32: the detour stays at 16 MiB however large the tensor is."""
+
+
+class GgufTensors:
+    """Reads by Hugging Face name from a read-only map of the file."""
+
+    def __init__(self, path: Path, model: ModelConfig) -> None:
+        """Check the header and map the file.
+
+        Raises:
+            InputError: a damaged or truncated file.
+        """
+        header = read_header(path)
+        self._path = path
+        self._model = model
+        self._tensors = {tensor.name: tensor for tensor in header.tensors}
+        self._interleaved = header.metadata.get("general.architecture") == "llama"
+        """Only llama files keep the two channels of a rotary pair side by side."""
+        try:
+            self._bytes: npt.NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot map {path}: {error}") from error
+
+    def read_into(self, name: str, out: torch.Tensor) -> None:
+        """Unpack a tensor, converting it to the dtype of `out`.
+
+        Raises:
+            InputError: the file does not hold it, or too little of it.
+        """
+        tensor = self._tensors.get(gguf_name(name))
+        if tensor is None:
+            raise InputError(f"{self._path}: tensor '{gguf_name(name)}' is missing")
+        rows = self._stored_rows(tensor)
+        order = self._row_order(name, len(rows))
+        target = out.view(len(rows), -1)
+        step = max(1, _CHUNK_NUMBERS // target.shape[1])
+        for start in range(0, len(rows), step):
+            chunk = slice(start, start + step)
+            packed = rows[chunk] if order is None else rows[order[chunk]]
+            target[chunk].copy_(_unpacked(packed, tensor))
+
+    def _stored_rows(self, tensor: GgufTensor) -> npt.NDArray[np.uint8]:
+        """[rows, bytes per row]; a vector is one number per row, so that its order can change too."""
+        stored = self._bytes[tensor.offset : tensor.offset + tensor.stored_bytes]
+        if len(stored) < tensor.stored_bytes:
+            raise InputError(
+                f"{self._path} is truncated: it holds {len(stored)} of the "
+                f"{tensor.stored_bytes} bytes of tensor '{tensor.name}'"
+            )
+        return stored.reshape(tensor.shape[0], -1)
+
+    def _row_order(self, name: str, rows: int) -> npt.NDArray[np.intp] | None:
+        """Row r of the checkpoint is row order[r] of the file; None where they are the same.
+
+        The converter for llama files turns the rows of a query or key head from (half, pair) into
+        (pair, half), for rotations of adjacent channels; ours are of halves.
+        """
+        if not self._interleaved or not name.rpartition(".")[0].endswith(("q_proj", "k_proj")):
+            return None
+        pairs = self._model.head_dim // 2
+        return np.arange(rows).reshape(-1, pairs, 2).swapaxes(1, 2).reshape(-1)
+
+
+def _unpacked(packed: npt.NDArray[np.uint8], tensor: GgufTensor) -> torch.Tensor:
+    """Rows of stored bytes -> [rows, numbers] in fp32, or in the float dtype they are stored in."""
+    packed = np.ascontiguousarray(packed)
+    match tensor.type.name:
+        case "F32":
+            return _readable(packed.view(np.float32))
+        case "F16":
+            return _readable(packed.view(np.float16))
+        case "BF16":
+            return _readable(packed.view(np.int16)).view(torch.bfloat16)
+        case name:
+            return _readable(quants.dequantize(packed, GGMLQuantizationType[name]))
+
+
+def _readable(numbers: npt.NDArray[np.generic]) -> torch.Tensor:
+    """As a tensor; torch warns about arrays that it may not write to, such as a mapped file's."""
+    return torch.from_numpy(numbers if numbers.flags.writeable else numbers.copy())

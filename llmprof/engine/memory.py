@@ -1,0 +1,77 @@
+"""Does it fit? Asked before anything is loaded, and explained if it did not after all."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from llmprof.architectures.manifest import manifest_from_config
+from llmprof.costs.memory import MemoryNeed, memory_need
+from llmprof.costs.options import options_from
+from llmprof.errors import CapabilityError, MeasurementFailedError
+from llmprof.schema.model import ModelConfig
+from llmprof.schema.settings import ContextKind, RunConfig
+from llmprof.units import byte_count
+
+_HOST_ALLOCATOR: Final = "DefaultCPUAllocator"
+"""Named in the RuntimeError that torch raises when the host has no memory left."""
+
+
+def predicted_memory(model: ModelConfig, config: RunConfig, dtype: str) -> MemoryNeed:
+    """What a run holds at its largest step, everything in one dtype (fp32, bf16 or fp16)."""
+    workload = config.workload
+    prefills = workload.context is ContextKind.REAL
+    return memory_need(
+        model,
+        manifest_from_config(model, dtype),
+        options_from(config, compute_dtype=dtype, kv_dtype=dtype),
+        batch=workload.batch,
+        prompt_tokens=workload.prompt_tokens if prefills else 1,
+        max_tokens=workload.prompt_tokens + workload.output_tokens,
+    )
+
+
+def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_bytes: int) -> None:
+    """Refuse what cannot fit.
+
+    Args:
+        need: as predicted.
+        name: of the model, for the message.
+        device: `cpu` or `cuda:N`; a GPU is asked for its free memory.
+        host_available_bytes: what a new allocation on the host can get.
+
+    Raises:
+        CapabilityError: with the numbers.
+    """
+    available = host_available_bytes
+    if device.startswith("cuda"):
+        available = torch.cuda.mem_get_info(device)[0]
+    if need.total_bytes <= available:
+        return
+    raise CapabilityError(
+        f"{name} needs {byte_count(need.total_bytes)} on {device} "
+        f"({byte_count(need.weight_bytes)} weights, {byte_count(need.kv_bytes)} KV cache, "
+        f"{byte_count(need.activation_bytes)} activations), "
+        f"but {byte_count(available)} are available",
+        remedy="Choose a smaller model or weights.dtype, fewer sequences or fewer tokens",
+    )
+
+
+@contextmanager
+def out_of_memory_explained(doing: str) -> Iterator[None]:
+    """Turn torch's out-of-memory errors into one line.
+
+    Raises:
+        MeasurementFailedError: memory ran out while `doing`.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        gpu_full = isinstance(error, torch.OutOfMemoryError)
+        if not gpu_full and _HOST_ALLOCATOR not in str(error):
+            raise
+        raise MeasurementFailedError(
+            f"out of memory while {doing}",
+            remedy="Choose a smaller model or weights.dtype, fewer sequences or fewer tokens",
+        ) from error

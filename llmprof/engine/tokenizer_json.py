@@ -1,0 +1,44 @@
+"""A tokenizer from tokenizer.json, with what tokenizer_config.json beside it says about BOS."""
+
+from pathlib import Path
+from typing import Final
+
+import tokenizers
+
+from llmprof.architectures.json_file import read_json_object
+from llmprof.engine.tokenizer import Tokenizer
+from llmprof.errors import InputError
+
+_CONFIG: Final = "tokenizer_config.json"
+
+
+def tokenizer_from_json(path: Path, eos_ids: tuple[int, ...]) -> Tokenizer:
+    """Read a tokenizer.json.
+
+    BOS is added if tokenizer_config.json has `add_bos_token: true`, or, where it does not say, if
+    the file's own template puts a token in front of an empty text.
+
+    Raises:
+        InputError: a file that cannot be read, or BOS is asked for and not named.
+    """
+    try:
+        backend = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no other
+        raise InputError(f"cannot read {path}: {error}") from error
+    beside = path.with_name(_CONFIG)
+    settings = read_json_object(beside) if beside.is_file() else {}
+    template: list[int] = backend.encode("").ids
+    bos_id = _bos_id(backend, settings.get("bos_token"), template)
+    add_bos = settings.get("add_bos_token")
+    if not isinstance(add_bos, bool):
+        add_bos = bool(template) and template[0] == bos_id
+    if add_bos and bos_id is None:
+        raise InputError(f"{beside}: add_bos_token is true, but bos_token is not in {path.name}")
+    return Tokenizer(backend, bos_id, eos_ids, add_bos)
+
+
+def _bos_id(backend: tokenizers.Tokenizer, token: object, template: list[int]) -> int | None:
+    """Of the token that the configuration names (a string, or an object with its `content`)."""
+    text = token.get("content") if isinstance(token, dict) else token
+    named: int | None = backend.token_to_id(text) if isinstance(text, str) else None
+    return named if named is not None else next(iter(template), None)

@@ -1,0 +1,1 @@
+"""The checks behind `llmprof doctor`, one file per thing that is checked."""

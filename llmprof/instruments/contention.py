@@ -1,0 +1,119 @@
+"""Whether the machine was ours: what the scheduler says about this process and about everyone."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmprof.instruments.canary import Canary
+from llmprof.instruments.clock import Clock, HostClock
+from llmprof.instruments.system_file import read_text
+from llmprof.schema.run import Contention
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """Running totals of the kernel at one moment; None where this system has no such counter."""
+
+    wall_ns: int
+    cpu_ns: int
+    run_queue_ns: dict[str, int] | None
+    """By thread id: how long it was runnable and had to wait for a core."""
+    steal_ticks: tuple[int, int] | None
+    """Stolen ticks and all ticks, of every core."""
+    pressure_us: int | None
+
+
+class ContentionMeter:
+    """Contention of one round: `start()`, the round, `stop()`.
+
+    Judge by the own run-queue delay: it counts only what this process lost. Pressure is of the
+    whole system, steal only of the hypervisor, and both have coarse clocks (10 ms for steal).
+    Source: Linux kernel documentation, sched-stats, accounting/psi and proc(5).
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        *,
+        canary: Canary | None = None,
+        clock: Clock | None = None,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._threads = threads
+        self._canary = canary
+        self._clock = clock or HostClock()
+        self._proc = proc
+        self._before = self._counters()
+
+    def start(self) -> None:
+        self._before = self._counters()
+
+    def stop(self) -> Contention:
+        """What happened since `start`; reads the canary afterwards, in about 8 ms."""
+        before, after = self._before, self._counters()
+        wall_ns = after.wall_ns - before.wall_ns
+        thread_ns = wall_ns * self._threads
+        return Contention(
+            run_queue_fraction=_fraction(_waited_ns(before, after), thread_ns),
+            cpu_per_wall=_fraction(after.cpu_ns - before.cpu_ns, thread_ns),
+            steal_fraction=_steal_fraction(before, after),
+            pressure_fraction=_fraction(_stalled_ns(before, after), wall_ns),
+            canary_hz=self._canary.read_hz() if self._canary else None,
+        )
+
+    def _counters(self) -> _Counters:
+        run_queue_ns = _run_queue_ns(self._proc)
+        steal_ticks = _steal_ticks(self._proc)
+        pressure_us = _pressure_us(self._proc)
+        return _Counters(
+            self._clock.now_ns(), time.process_time_ns(), run_queue_ns, steal_ticks, pressure_us
+        )
+
+
+def _run_queue_ns(proc: Path) -> dict[str, int] | None:
+    """Second field of each thread's schedstat; a thread that ends meanwhile is left out."""
+    delays: dict[str, int] = {}
+    for path in (proc / "self" / "task").glob("*/schedstat"):
+        text = read_text(path)
+        if text is not None:
+            delays[path.parent.name] = int(text.split()[1])
+    return delays or None
+
+
+def _steal_ticks(proc: Path) -> tuple[int, int] | None:
+    """First line of stat: user nice system idle iowait irq softirq steal (guest is in user)."""
+    text = read_text(proc / "stat")
+    ticks = [int(field) for field in text.splitlines()[0].split()[1:9]] if text else []
+    return (ticks[7], sum(ticks)) if len(ticks) == 8 else None
+
+
+def _pressure_us(proc: Path) -> int | None:
+    """`some avg10=... total=123`: time in which at least one task of the system waited."""
+    text = read_text(proc / "pressure" / "cpu")
+    if not text or not text.startswith("some "):
+        return None
+    return int(text.splitlines()[0].rpartition("total=")[2])
+
+
+def _waited_ns(before: _Counters, after: _Counters) -> int | None:
+    if before.run_queue_ns is None or after.run_queue_ns is None:
+        return None
+    earlier = before.run_queue_ns
+    return sum(delay - earlier.get(thread, 0) for thread, delay in after.run_queue_ns.items())
+
+
+def _steal_fraction(before: _Counters, after: _Counters) -> float | None:
+    if before.steal_ticks is None or after.steal_ticks is None:
+        return None
+    stolen, total = (b - a for a, b in zip(before.steal_ticks, after.steal_ticks, strict=True))
+    return _fraction(stolen, total)
+
+
+def _stalled_ns(before: _Counters, after: _Counters) -> int | None:
+    if before.pressure_us is None or after.pressure_us is None:
+        return None
+    return (after.pressure_us - before.pressure_us) * 1000
+
+
+def _fraction(part: int | None, whole: int) -> float | None:
+    return None if part is None or whole <= 0 else part / whole

@@ -1,0 +1,100 @@
+"""FLOPs of torch operators: torch's own table and what it leaves out. A multiply-add is two.
+
+Source of the argument orders: aten/src/ATen/native/native_functions.yaml of PyTorch.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+Formula = Callable[..., int]
+"""Called as torch calls its own: the operator's arguments, and `out_val` by keyword."""
+
+_MATRIX_WORK = re.compile(
+    r"(?<!o)mm(_|$)|gemm|linear|matmul|attention|attn|conv(olution|\d|_|$)|mv(_|$)|dot(_|$)"
+)
+_NO_MATRIX_WORK = re.compile(r"upsample|interpolate")
+
+
+def formula_table() -> dict[object, Formula]:
+    """Operator -> formula, with every formula that is registered with torch at this moment.
+
+    torch's registry stays as it is: a profiler must not change what other counters count.
+    """
+    own = {
+        getattr(torch.ops.aten, name): formula
+        for name, formula in _OWN.items()
+        if hasattr(torch.ops.aten, name)
+    }
+    in_place = {
+        getattr(torch.ops.aten, f"{name}_"): flop_registry[getattr(torch.ops.aten, name)]
+        for name in ("addmm", "baddbmm")
+    }
+    return {**flop_registry, **own, **in_place}
+
+
+def looks_like_matrix_work(name: str) -> bool:
+    """Whether an operator's name (`aten._weight_int8pack_mm`) says that it multiplies matrices."""
+    return bool(_MATRIX_WORK.search(name)) and not _NO_MATRIX_WORK.search(name)
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
+) -> int:
+    """Full rectangle of [batch, heads, rows, dims]; key and value may have fewer heads (GQA)."""
+    batch, heads, rows, key_dim = query.shape
+    return 2 * batch * heads * rows * key.shape[-2] * (key_dim + value.shape[-1])
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, *_: Any, **__: Any) -> int:
+    """For x [..., in] and weight [out, in]."""
+    return 2 * x.numel() * weight.shape[0]
+
+
+def _matrix_product(x: torch.Tensor, weight: torch.Tensor, *_: Any, **__: Any) -> int:
+    """For x [rows, in] and weight [in, out]."""
+    return 2 * x.numel() * weight.shape[1]
+
+
+def _packed_matrix_product(x: torch.Tensor, *_: Any, out_val: torch.Tensor, **__: Any) -> int:
+    """For x [..., in] and a weight whose packed shape says nothing: the output has its width."""
+    return 2 * x.numel() * out_val.shape[-1]
+
+
+def _added_matrix_product(
+    _added: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any
+) -> int:
+    """For left [rows, in] or [batch, rows, in], and right [in, out], [batch, in, out] or [in]."""
+    return 2 * left.numel() * (right.shape[-1] if right.dim() > 1 else 1)
+
+
+def _matrix_vector(matrix: torch.Tensor, *_: Any, **__: Any) -> int:
+    """For matrix [rows, in] and vector [in], or two vectors of one size."""
+    return 2 * matrix.numel()
+
+
+_OWN: Mapping[str, Formula] = {
+    # torch's table lacks the CPU kernel, and older versions refuse fewer KV heads than query heads
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention": _attention,
+    "_scaled_dot_product_efficient_attention": _attention,
+    "_scaled_dot_product_cudnn_attention": _attention,
+    "_scaled_dot_product_fused_attention_overrideable": _attention,
+    "linear": _linear,
+    "_weight_int8pack_mm": _linear,
+    "_int_mm": _matrix_product,
+    "_weight_int4pack_mm": _packed_matrix_product,
+    "_weight_int4pack_mm_for_cpu": _packed_matrix_product,
+    "_weight_int4pack_mm_with_scales_and_zeros": _packed_matrix_product,
+    "_dyn_quant_matmul_4bit": _packed_matrix_product,
+    "_addmm_activation": _added_matrix_product,
+    "addbmm": _added_matrix_product,
+    "addmv": _added_matrix_product,
+    "addmv_": _added_matrix_product,
+    "mv": _matrix_vector,
+    "dot": _matrix_vector,
+    "vdot": _matrix_vector,
+}

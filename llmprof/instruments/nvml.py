@@ -1,0 +1,233 @@
+"""NVIDIA's management library: what a GPU's sensors say, each field on its own.
+
+No field is trusted to exist: drivers, containers, MIG, WSL and unified memory each lack some. A
+call that fails gives null and its reason, and never stops a measurement.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from llmprof.schema.run import DeviceTelemetry
+
+_T = TypeVar("_T")
+
+_NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)
+"""What NVML writes into an unsigned field that it cannot fill (NVML_VALUE_NOT_AVAILABLE)."""
+
+_EVENT_REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Bits of nvmlClocksEventReasons (nvml.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlUnavailable:
+    """There is no session, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlDescription:
+    """What does not change during a run; fields that could not be read are in `missing`."""
+
+    driver_version: str | None
+    power_limit_w: float | None
+    max_sm_clock_hz: float | None
+    mig: bool | None
+    missing: dict[str, str]
+
+
+@dataclass(slots=True)
+class _Questions:
+    """Asks NVML one field at a time and keeps the reason of each failure."""
+
+    errors: tuple[type[Exception], ...]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, name: str, *calls: Callable[[], _T]) -> _T | None:
+        """The first call that answers; the reason kept is that of the first that failed."""
+        for call in calls:
+            try:
+                answer = call()
+            except self.errors as error:
+                self.missing.setdefault(name, str(error))
+                continue
+            if answer in _NOT_AVAILABLE:
+                self.missing.setdefault(name, "the driver has no value for it")
+                continue
+            self.missing.pop(name, None)
+            return answer
+        return None
+
+
+def load_nvml() -> Any | NvmlUnavailable:
+    """The initialised module `pynvml` (distribution nvidia-ml-py), or why there is none."""
+    try:
+        import pynvml
+    except ImportError as error:
+        return NvmlUnavailable(f"the package nvidia-ml-py cannot be imported: {error}")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return NvmlUnavailable(str(error))
+    return pynvml
+
+
+def gpu_names(nvml: Any) -> tuple[str, ...] | NvmlUnavailable:
+    """Names of all GPUs that NVML sees, whatever torch or CUDA_VISIBLE_DEVICES say."""
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return tuple(_text(nvml.nvmlDeviceGetName(handle)) for handle in handles)
+    except nvml.NVMLError as error:
+        return NvmlUnavailable(str(error))
+
+
+def open_nvml(
+    uuid: str, *, holds_context: bool = True, nvml: Any = None
+) -> "NvmlSession | NvmlUnavailable":
+    """Session with the device of this UUID, as torch gives it (with or without `GPU-`, `MIG-`).
+
+    By UUID, since NVML's indices know nothing of CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER.
+    `holds_context`: this process has CUDA work on the device, so it must be among its processes.
+    """
+    library = load_nvml() if nvml is None else nvml
+    if isinstance(library, NvmlUnavailable):
+        return library
+    names = (uuid,) if uuid.startswith(("GPU-", "MIG-")) else (f"GPU-{uuid}", f"MIG-{uuid}")
+    questions = _Questions((library.NVMLError, AttributeError))
+    handle = questions.ask(
+        "device", *(lambda n=name: library.nvmlDeviceGetHandleByUUID(n) for name in names)
+    )
+    if handle is None:
+        reason = questions.missing["device"]
+        return NvmlUnavailable(f"NVML does not find the device {uuid}: {reason}")
+    return NvmlSession(library, handle, holds_context=holds_context)
+
+
+class NvmlSession:
+    """One device: `describe()` once, `read()` before and after a round."""
+
+    def __init__(self, nvml: Any, handle: Any, *, holds_context: bool) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._holds_context = holds_context
+        self._errors = (nvml.NVMLError, AttributeError)
+        self._board = self._board_of(handle)
+
+    def read(self) -> DeviceTelemetry:
+        """Sensors now: clocks in Hz, power in W, memory in bytes without the driver's reserve."""
+        nvml, board = self._nvml, self._board
+        questions = _Questions(self._errors)
+        ask = questions.ask
+        sm_mhz = ask("sm_clock_hz", lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM))
+        memory_mhz = ask(
+            "memory_clock_hz", lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_MEM)
+        )
+        power_mw = ask("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(board))
+        return DeviceTelemetry(
+            sm_clock_hz=_scaled(sm_mhz, 1e6),
+            memory_clock_hz=_scaled(memory_mhz, 1e6),
+            power_w=_scaled(power_mw, 1e-3),
+            temperature_celsius=self._temperature_celsius(questions),
+            memory_used_bytes=self._memory_used_bytes(questions),
+            event_reasons=self._event_reasons(questions),
+            foreign_processes=self._foreign_processes(questions),
+            missing=questions.missing,
+        )
+
+    def describe(self) -> NvmlDescription:
+        nvml, board = self._nvml, self._board
+        questions = _Questions(self._errors)
+        ask = questions.ask
+        driver = ask("driver_version", lambda: _text(nvml.nvmlSystemGetDriverVersion()))
+        limit_mw = ask("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(board))
+        max_mhz = ask(
+            "max_sm_clock_hz", lambda: nvml.nvmlDeviceGetMaxClockInfo(board, nvml.NVML_CLOCK_SM)
+        )
+        mode = ask("mig", lambda: nvml.nvmlDeviceGetMigMode(board)[0])
+        return NvmlDescription(
+            driver_version=driver,
+            power_limit_w=_scaled(limit_mw, 1e-3),
+            max_sm_clock_hz=_scaled(max_mhz, 1e6),
+            mig=None if mode is None else bool(mode),
+            missing=questions.missing,
+        )
+
+    def close(self) -> None:
+        """Leave the library; the session may not be used afterwards."""
+        _Questions(self._errors).ask("shutdown", self._nvml.nvmlShutdown)
+
+    def _board_of(self, handle: Any) -> Any:
+        """The whole GPU: a MIG instance has its own memory and processes, but no own clocks."""
+        ask = _Questions(self._errors).ask
+        if not ask("mig", lambda: bool(self._nvml.nvmlDeviceIsMigDeviceHandle(handle))):
+            return handle
+        parent = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle
+        board = ask("board", lambda: parent(handle))
+        return handle if board is None else board
+
+    def _temperature_celsius(self, questions: _Questions) -> float | None:
+        nvml, board = self._nvml, self._board
+        sensor = nvml.NVML_TEMPERATURE_GPU
+        return questions.ask(
+            "temperature_celsius",
+            lambda: float(nvml.nvmlDeviceGetTemperature(board, sensor)),
+            lambda: float(nvml.nvmlDeviceGetTemperatureV(board, sensor)),  # newer drivers
+        )
+
+    def _memory_used_bytes(self, questions: _Questions) -> int | None:
+        # Only version 2 tells what is used apart from what the driver reserves, which can be 0.9 GB
+        # of an idle device; there is no falling back to version 1, whose `used` holds both.
+        nvml, handle = self._nvml, self._handle
+        return questions.ask(
+            "memory_used_bytes",
+            lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used),
+        )
+
+    def _event_reasons(self, questions: _Questions) -> tuple[str, ...]:
+        nvml, board = self._nvml, self._board
+        mask = questions.ask(
+            "event_reasons",
+            lambda: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(board)),
+            lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(board)),  # before R535
+        )
+        bits = [1 << i for i in range((mask or 0).bit_length()) if (mask or 0) >> i & 1]
+        return tuple(_EVENT_REASONS.get(bit, f"bit_{bit:#x}") for bit in bits)
+
+    def _foreign_processes(self, questions: _Questions) -> int | None:
+        name = "foreign_processes"
+        listed = questions.ask(
+            name, lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        )
+        if listed is None:
+            return None
+        pids = {process.pid for process in listed}
+        if not self._holds_context or os.getpid() in pids:
+            return len(pids - {os.getpid()})
+        # In a container NVML names processes by the host's ids, or hides them.
+        questions.missing[name] = (
+            f"NVML lists {len(pids)} processes, none of them this one: "
+            "per-process figures are not available in this container"
+        )
+        return None
+
+
+def _scaled(value: int | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

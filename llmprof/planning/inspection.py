@@ -1,0 +1,202 @@
+"""A model on paper: parameters, bytes, cache per token, and what a prefill and a decode step cost."""
+
+from dataclasses import dataclass
+
+from llmprof import units
+from llmprof.architectures.manifest import EMBEDDING, manifest_from_config
+from llmprof.architectures.source import ModelSource
+from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.options import CostOptions, bytes_per_number
+from llmprof.costs.step import step_cost
+from llmprof.errors import InputError
+from llmprof.schema.cost import Phase, SequenceShape, StepCost, StepShape
+from llmprof.schema.inspection import DecodeFigures, Inspection, PrefillFigures
+from llmprof.schema.measurement import Caveat
+from llmprof.schema.model import ModelConfig, WeightManifest
+from llmprof.schema.settings import AttentionKind, KvDtype, WeightDtype
+
+_FLOAT_DTYPES = ("fp32", "bf16", "fp16")
+_DTYPE_OF_PACKED = "bf16"
+"""The engine computes in bf16 what a file stores in blocks."""
+_DEFAULT_KV_DTYPE = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The work that is asked for."""
+
+    prompt_tokens: int
+    context_tokens: int
+    batch: int
+
+
+def inspect_model(
+    source: ModelSource,
+    *,
+    prompt_tokens: int = 512,
+    context_tokens: int = 512,
+    batch: int = 1,
+    kv_dtype: KvDtype = KvDtype.AS_WEIGHTS,
+    weight_dtype: WeightDtype = WeightDtype.AS_STORED,
+    attention: AttentionKind = AttentionKind.FLASH,
+) -> Inspection:
+    """Work out a model from its shape and the headers of its files; no weight is read.
+
+    The prefill is one pass over `prompt_tokens` of each of `batch` sequences; the decode step adds
+    one token to `context_tokens` cached ones. K and V count 2 bytes per number unless `kv_dtype`
+    says otherwise. Weights count as the files store them, or in `weight_dtype`.
+
+    Raises:
+        InputError: more tokens than the model has positions.
+        CapabilityError: a tensor that costs do not know.
+    """
+    sizes = _Sizes(prompt_tokens, context_tokens, batch)
+    model = source.config
+    _check_positions(model, sizes)
+    manifest = _manifest(source, weight_dtype)
+    compute_dtype = _compute_dtype(manifest)
+    options = _options(compute_dtype, kv_dtype, attention)
+    prefill = step_cost(model, manifest, _prefill_shape(sizes), options)
+    decode = step_cost(model, manifest, _decode_shape(sizes), options)
+    return Inspection(
+        model=model,
+        origin=manifest.origin,
+        batch=batch,
+        parameters_total=manifest.parameters,
+        parameters_embedding=sum(t.parameters for t in manifest.tensors if t.name == EMBEDDING),
+        weight_bytes=manifest.stored_bytes,
+        weight_dtypes=_bytes_by_dtype(manifest),
+        kv_bytes_per_token=kv_bytes_per_token(model, options.kv_bytes_per_number),
+        kv_formula=_kv_formula(model, options.kv_bytes_per_number),
+        prefill=_prefill_figures(sizes, prefill),
+        decode=_decode_figures(sizes, decode),
+        prefill_cost=prefill,
+        decode_cost=decode,
+        caveats=(
+            *_weight_caveats(source, manifest),
+            *_kv_caveats(kv_dtype, compute_dtype),
+        ),
+    )
+
+
+def _check_positions(model: ModelConfig, sizes: _Sizes) -> None:
+    limit = model.max_position_embeddings
+    for name, tokens in (("prompt", sizes.prompt_tokens), ("context", sizes.context_tokens)):
+        if tokens > limit:
+            raise InputError(
+                f"a {name} of {units.exact(tokens)} tokens is longer than the "
+                f"{units.exact(limit)} positions of {model.name}",
+                remedy=f"Ask for {units.exact(limit)} tokens at most.",
+            )
+
+
+def _manifest(source: ModelSource, weight_dtype: WeightDtype) -> WeightManifest:
+    if weight_dtype is WeightDtype.AS_STORED:
+        return source.manifest
+    return manifest_from_config(source.config, weight_dtype.value)
+
+
+def _compute_dtype(manifest: WeightManifest) -> str:
+    """The dtype of most bytes; as in the engine, one packed tensor makes it that of unpacked ones."""
+    by_dtype = _bytes_by_dtype(manifest)
+    if set(by_dtype) - set(_FLOAT_DTYPES):
+        return _DTYPE_OF_PACKED
+    return max(by_dtype, key=lambda dtype: by_dtype[dtype])
+
+
+def _options(compute_dtype: str, kv_dtype: KvDtype, attention: AttentionKind) -> CostOptions:
+    stored = _DEFAULT_KV_DTYPE if kv_dtype is KvDtype.AS_WEIGHTS else kv_dtype.value
+    number = bytes_per_number(compute_dtype)
+    return CostOptions(
+        attention=attention,
+        kv_bytes_per_number=float(bytes_per_number(stored)),
+        compute_dtype=compute_dtype,
+        activation_bytes=number,
+        score_bytes=number,
+    )
+
+
+def _prefill_shape(sizes: _Sizes) -> StepShape:
+    prompts = SequenceShape(count=sizes.batch, new_tokens=sizes.prompt_tokens, cached_tokens=0)
+    return StepShape(phase=Phase.PREFILL, sequences=(prompts,), logit_rows=sizes.batch)
+
+
+def _decode_shape(sizes: _Sizes) -> StepShape:
+    growing = SequenceShape(count=sizes.batch, new_tokens=1, cached_tokens=sizes.context_tokens)
+    return StepShape(phase=Phase.DECODE, sequences=(growing,), logit_rows=sizes.batch)
+
+
+def _prefill_figures(sizes: _Sizes, cost: StepCost) -> PrefillFigures:
+    return PrefillFigures(
+        tokens=sizes.prompt_tokens,
+        flops_dense=cost.flops_dense,
+        flops_causal=cost.flops_causal,
+        bytes=cost.traffic.required,
+        bytes_with_activations=cost.traffic.total,
+    )
+
+
+def _decode_figures(sizes: _Sizes, cost: StepCost) -> DecodeFigures:
+    return DecodeFigures(
+        context_tokens=sizes.context_tokens,
+        flops=cost.flops,
+        bytes=cost.traffic.required,
+        bytes_with_activations=cost.traffic.total,
+    )
+
+
+def _bytes_by_dtype(manifest: WeightManifest) -> dict[str, int]:
+    by_dtype: dict[str, int] = {}
+    for tensor in manifest.tensors:
+        by_dtype[tensor.stored_dtype] = by_dtype.get(tensor.stored_dtype, 0) + tensor.stored_bytes
+    return by_dtype
+
+
+def _kv_formula(model: ModelConfig, number: float) -> str:
+    """The product of `kv_bytes_per_token`, spelled out."""
+    size = f"{units.exact(number)} byte{'' if number == 1 else 's'}"
+    return (
+        f"2 (K and V) x {model.num_hidden_layers} layers x {model.num_key_value_heads} KV heads "
+        f"x {model.head_dim} head dim x {size} "
+        f"= {units.exact(kv_bytes_per_token(model, number))} bytes"
+    )
+
+
+def _weight_caveats(source: ModelSource, manifest: WeightManifest) -> tuple[Caveat, ...]:
+    packed = [dtype for dtype in _bytes_by_dtype(manifest) if dtype not in _FLOAT_DTYPES]
+    if packed:
+        return (
+            Caveat(
+                code="packed-weights",
+                message=f"Weight bytes are those of the file ({', '.join(packed)}); an engine that "
+                f"unpacks them when it loads reads {_DTYPE_OF_PACKED} instead",
+                remedy=f"--set weights.dtype={_DTYPE_OF_PACKED} shows those bytes.",
+            ),
+        )
+    if source.has_weights:
+        return ()
+    return (
+        Caveat(
+            code="on-paper",
+            message="No weight file was read: weight bytes follow from the configuration and "
+            "one dtype for every tensor",
+        ),
+    )
+
+
+def _kv_caveats(kv_dtype: KvDtype, compute_dtype: str) -> tuple[Caveat, ...]:
+    if kv_dtype is not KvDtype.AS_WEIGHTS:
+        return (
+            Caveat(
+                code="kv-scales",
+                message=f"The scales of an {kv_dtype.value} cache are not counted",
+            ),
+        )
+    if compute_dtype == "fp32":
+        return (
+            Caveat(
+                code="kv-two-bytes",
+                message="K and V count 2 bytes per number; a cache in fp32 holds 4",
+            ),
+        )
+    return ()

@@ -1,0 +1,97 @@
+"""The ceilings of a device in the terminal."""
+
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from llmprof import units
+from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling
+from llmprof.schema.environment import Environment
+
+
+def render_ceilings(ceilings: Ceilings, console: Console, *, now: datetime) -> None:
+    """Print the machine and the age, bandwidth by level, FLOP/s by dtype, alpha, and caveats."""
+    console.print(Text(_machine(ceilings.environment)))
+    console.print(Text(_age(ceilings, now)))
+    console.print()
+    console.print(_bandwidth_table(ceilings))
+    console.print()
+    console.print(_compute_table(ceilings))
+    console.print()
+    console.print(Text(_fixed_cost(ceilings)))
+    for caveat in ceilings.caveats:
+        remedy = f" ({caveat.remedy})" if caveat.remedy else ""
+        console.print(Text(f"caveat {caveat.code}: {caveat.message}{remedy}"))
+
+
+def _machine(environment: Environment) -> str:
+    threads = "1 thread" if environment.threads == 1 else f"{environment.threads} threads"
+    torch = environment.versions.get("torch", "unknown")
+    return f"{environment.device}: {environment.device_name}, {threads}, torch {torch}"
+
+
+def _age(ceilings: Ceilings, now: datetime) -> str:
+    age = units.age((now - ceilings.measured_at).total_seconds())
+    return f"measured {ceilings.measured_at:%Y-%m-%d %H:%M} UTC, {age} ago"
+
+
+def _bandwidth_table(ceilings: Ceilings) -> Table:
+    table = _table("op", "level", "buffer", *_figures(ceilings))
+    for ceiling in ceilings.bandwidth:
+        table.add_row(*(Text(cell) for cell in _bandwidth_cells(ceiling)))
+    return table
+
+
+def _bandwidth_cells(ceiling: BandwidthCeiling) -> tuple[str, ...]:
+    return (
+        ceiling.op.value,
+        ceiling.level,
+        units.byte_count(ceiling.buffer_bytes),
+        units.bytes_per_s(ceiling.bytes_per_s),
+        units.bytes_per_s(ceiling.median_bytes_per_s),
+        units.percent(ceiling.spread),
+        ceiling.kernel,
+    )
+
+
+def _compute_table(ceilings: Ceilings) -> Table:
+    table = _table("matmul", "", "m x n x k", *_figures(ceilings))
+    for ceiling in ceilings.compute:
+        table.add_row(*(Text(cell) for cell in _compute_cells(ceiling)))
+    return table
+
+
+def _compute_cells(ceiling: ComputeCeiling) -> tuple[str, ...]:
+    return (
+        ceiling.dtype,
+        "",
+        f"{ceiling.m} x {ceiling.n} x {ceiling.k}",
+        units.flops_per_s(ceiling.flops_per_s),
+        units.flops_per_s(ceiling.median_flops_per_s),
+        units.percent(ceiling.spread),
+        ceiling.kernel,
+    )
+
+
+def _figures(ceilings: Ceilings) -> tuple[str, ...]:
+    """A CPU's ceiling is the best of its repeats, a GPU's their median."""
+    ceiling = "best" if ceilings.environment.device == "cpu" else "ceiling"
+    return ceiling, "median", "spread", "kernel"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        is_number = 2 <= index <= 5
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=index < 6)
+    return table
+
+
+def _fixed_cost(ceilings: Ceilings) -> str:
+    fixed = ceilings.fixed_cost
+    return (
+        f"fixed cost of one op: {units.seconds(fixed.alpha_s)} "
+        f"(spread {units.percent(fixed.spread)}; {fixed.method})"
+    )

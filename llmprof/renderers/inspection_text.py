@@ -1,0 +1,114 @@
+"""The model on paper, on one screen of a terminal."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from llmprof import units
+from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.wording import group_name, one_line
+from llmprof.schema.cost import OpGroup, StepCost
+from llmprof.schema.inspection import Inspection
+
+_NONE = "-"
+
+
+def render_inspection(inspection: Inspection, console: Console) -> None:
+    """Print parameters, bytes, cache per token, and the work of a prefill and a decode step."""
+    for line in wrap_all(_facts(inspection), console.width):
+        console.print(line)
+    console.print(_work(inspection))
+    for line in wrap_all(_notes(inspection), console.width):
+        console.print(line)
+
+
+def _facts(inspection: Inspection) -> list[Text]:
+    model = inspection.model
+    heads = f"{model.num_attention_heads} query heads on {model.num_key_value_heads} KV heads"
+    shape = f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {heads}"
+    return [
+        Text.assemble((one_line(model.name), "bold"), f"  {one_line(model.model_type)}, {shape}"),
+        Text(),
+        _fact("parameters", _parameters(inspection)),
+        _fact("weights", _weights(inspection)),
+        _fact("KV per token", f"{units.exact(inspection.kv_bytes_per_token)} bytes"),
+        Text(f"  {inspection.kv_formula}"),
+        Text(),
+        Text(_question(inspection), "bold"),
+    ]
+
+
+def _fact(name: str, fact: str) -> Text:
+    return Text.assemble((f"{name:14}", "bold"), fact)
+
+
+def _parameters(inspection: Inspection) -> str:
+    tied = ", which is also the head" if inspection.model.tie_word_embeddings else ""
+    embedding = f"{units.exact(inspection.parameters_embedding)} in the embedding table{tied}"
+    return f"{units.exact(inspection.parameters_total)} ({embedding})"
+
+
+def _weights(inspection: Inspection) -> str:
+    total = inspection.weight_bytes
+    dtypes = ", ".join(
+        f"{one_line(dtype)} {units.decimal_bytes(stored)}"
+        for dtype, stored in sorted(inspection.weight_dtypes.items(), key=lambda item: -item[1])
+    )
+    return f"{units.decimal_bytes(total)} = {units.byte_count(total)} ({dtypes})"
+
+
+def _question(inspection: Inspection) -> str:
+    prefill, decode = inspection.prefill, inspection.decode
+    batch = f"{inspection.batch} x " if inspection.batch > 1 else ""
+    return (
+        f"prefill of {batch}{units.exact(prefill.tokens)} tokens; decode step of {batch}1 token "
+        f"at {units.exact(decode.context_tokens)} cached"
+    )
+
+
+def _work(inspection: Inspection) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("op group", no_wrap=True)
+    for phase in ("prefill", "decode"):
+        table.add_column(f"{phase}\nFLOP", justify="right", no_wrap=True)
+        table.add_column("\nbytes", justify="right", no_wrap=True)
+        table.add_column("\nFLOP/B", justify="right", no_wrap=True)
+    steps = (inspection.prefill_cost, inspection.decode_cost)
+    for group in OpGroup:
+        parts = [step.of_groups(group) for step in steps]
+        if any(part.ops for part in parts):
+            table.add_row(group_name(group), *_cells(*parts))
+    table.add_row("total", *_cells(*steps), style="bold")
+    return table
+
+
+def _cells(*parts: StepCost) -> tuple[str, ...]:
+    return tuple(cell for part in parts for cell in _three_cells(part))
+
+
+def _three_cells(part: StepCost) -> tuple[str, str, str]:
+    required, intensity = part.traffic.required, part.intensity_flops_per_byte
+    return (
+        units.si(part.flops, "") if part.flops else _NONE,
+        units.decimal_bytes(required) if required else _NONE,
+        units.significant(intensity) if intensity else _NONE,
+    )
+
+
+def _notes(inspection: Inspection) -> list[Text]:
+    prefill, decode = inspection.prefill, inspection.decode
+    spilled = [
+        units.decimal_bytes(figures.bytes_with_activations - figures.bytes)
+        for figures in (prefill, decode)
+    ]
+    notes = [
+        f"Prefill: {units.flops(prefill.flops_causal)} causal (exact), "
+        f"{units.flops(prefill.flops_dense)} with the full square of attention.",
+        "Bytes are the least that must move: weights, KV cache, scores, logits; of the embedding "
+        f"table its rows. Activations come on top where caches do not hold them: up to "
+        f"{spilled[0]} in the prefill, {spilled[1]} in a decode step.",
+    ]
+    for caveat in inspection.caveats:
+        remedy = f" {caveat.remedy}" if caveat.remedy else ""
+        notes.append(f"Note: {one_line(caveat.message)}.{remedy}")
+    return [Text(), *(Text(note) for note in notes)]

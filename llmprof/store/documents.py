@@ -1,0 +1,159 @@
+"""Documents on disk: one JSON object, its schema named inside, written whole or not at all."""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+from pydantic import ValidationError
+
+from llmprof.errors import InputError
+from llmprof.schema.measurement import Caveat
+from llmprof.schema.record import Record
+from llmprof.store.key_path import KeyPath, dotted
+from llmprof.store.outputs import write_atomic
+
+MAX_FILE_BYTES: Final = 2**29
+_SCHEMA: Final = re.compile(r"llmprof\.([a-z]+)/([0-9]{1,6})")
+_MOST_NAMED: Final = 5
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def write_document(path: Path, document: Record) -> None:
+    """Write one document as compact JSON.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    write_atomic(path, document.model_dump_json(by_alias=True).encode() + b"\n")
+
+
+def read_document(path: Path, kind: type[AnyRecord]) -> tuple[AnyRecord, tuple[Caveat, ...]]:
+    """Read a document of one kind, and the caveats about how it was read.
+
+    Keys of a newer minor version are ignored, and named in a caveat.
+
+    Raises:
+        InputError: missing, truncated, not JSON, not finite, of another kind or of a newer version.
+    """
+    data = _read_bytes(path)
+    tree = _parse(path, data)
+    _check_schema(path, tree, expected=kind.model_fields["schema_"].default)
+    document = _validated(path, kind, data, tree)
+    return document, _unknown_key_caveats(path, tree, document)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            reason = "is not a file" if path.exists() else "does not exist"
+            raise InputError(f"{path} {reason}")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"{path} is larger than 512 MiB, which no document of llmprof is")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _parse(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        tree = json.loads(data, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        what = "is empty" if not data.strip() else f"is truncated or no JSON (line {error.lineno})"
+        raise InputError(f"{path} {what}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    if not isinstance(tree, dict):
+        raise InputError(f"{path} is no llmprof document: expected a JSON object")
+    return tree
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+def _check_schema(path: Path, tree: dict[str, Any], *, expected: str) -> None:
+    found = tree.get("schema")
+    match = _SCHEMA.fullmatch(found) if isinstance(found, str) else None
+    if match is None:
+        raise InputError(f"{path} is no llmprof document: its key 'schema' should be '{expected}'")
+    name, major = match[1], int(match[2])
+    wanted = _SCHEMA.fullmatch(expected)
+    if wanted is None or name != wanted[1]:
+        raise InputError(f"{path} holds {found}, expected {expected}")
+    if major > int(wanted[2]):
+        raise InputError(
+            f"{path} holds {found}, and this llmprof reads up to {expected}",
+            remedy="Upgrade llmprof",
+        )
+    if major < int(wanted[2]):
+        raise InputError(f"{path} holds {found}, which this llmprof no longer reads")
+
+
+def _validated(path: Path, kind: type[AnyRecord], data: bytes, tree: dict[str, Any]) -> AnyRecord:
+    try:
+        try:
+            return kind.model_validate_json(data, strict=True)
+        except ValidationError as error:
+            surplus = [one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"]
+            if len(surplus) < error.error_count():
+                raise
+            # Settings forbid unknown keys in a user's file; in a document of a newer version they
+            # are ignored like all others.
+            known = json.dumps(_without(tree, surplus))
+            return kind.model_validate_json(known, strict=True)
+    except ValidationError as error:
+        raise _damaged(path, error) from error
+
+
+def _without(tree: dict[str, Any], paths: list[KeyPath]) -> dict[str, Any]:
+    pruned = copy.deepcopy(tree)
+    for *parents, key in paths:
+        node: Any = pruned
+        for parent in parents:
+            node = node[parent]
+        del node[key]
+    return pruned
+
+
+def _damaged(path: Path, error: ValidationError) -> InputError:
+    first = error.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    return InputError(
+        f"{path} is damaged, or of a newer llmprof: {dotted(first['loc'])}: {message}"
+    )
+
+
+def _unknown_key_caveats(path: Path, tree: dict[str, Any], document: Record) -> tuple[Caveat, ...]:
+    unknown = _unknown_keys(tree, document.model_dump(mode="json", by_alias=True), "")
+    if not unknown:
+        return ()
+    named = ", ".join(unknown[:_MOST_NAMED])
+    more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+    return (
+        Caveat(
+            code="unknown-keys",
+            message=f"{path.name} holds keys that this llmprof does not know: {named}{more}",
+            remedy="Upgrade llmprof to see what they say",
+        ),
+    )
+
+
+def _unknown_keys(tree: object, known: object, place: str) -> list[str]:
+    """Return the dotted names of keys that were dropped on reading; those in a list once."""
+    if isinstance(tree, list) and isinstance(known, list):
+        names = (
+            name
+            for item, known_item in zip(tree, known, strict=True)
+            for name in _unknown_keys(item, known_item, f"{place}[]")
+        )
+        return list(dict.fromkeys(names))
+    if not isinstance(tree, dict) or not isinstance(known, dict):
+        return []
+    unknown = [f"{place}.{key}".removeprefix(".") for key in tree if key not in known]
+    for key, value in tree.items():
+        if key in known:
+            unknown += _unknown_keys(value, known[key], f"{place}.{key}".removeprefix("."))
+    return unknown

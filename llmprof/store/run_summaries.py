@@ -1,0 +1,67 @@
+"""One line per saved run, from the few keys that name it, without checking the whole document."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from llmprof.schema.listing import RunSummary
+from llmprof.store.runs import run_files
+
+
+def list_runs() -> tuple[RunSummary, ...]:
+    """Summarise every saved run, oldest first; one that cannot be read is listed as such."""
+    return tuple(_summary(file) for file in run_files())
+
+
+def _summary(file: Path) -> RunSummary:
+    try:
+        return _from_tree(file, from_json(file.read_bytes()))
+    except OSError as error:
+        return _unreadable(file, str(error.strerror))
+    except (ValueError, ValidationError, KeyError, TypeError, AttributeError):
+        return _unreadable(file, "no run, or damaged")
+
+
+def _unreadable(file: Path, reason: str) -> RunSummary:
+    return RunSummary(id=file.stem, file=str(file), status="unreadable", reason=reason)
+
+
+def _from_tree(file: Path, tree: dict[str, Any]) -> RunSummary:
+    workload = tree["settings"]["workload"]
+    model = tree["model"]
+    return RunSummary(
+        id=tree["id"],
+        file=str(file),
+        status=tree["status"],
+        created=tree["created"],
+        model=tree["settings"]["model"] if model is None else model["name"],
+        device=tree["environment"]["device"],
+        dtype=tree["engine"]["compute_dtype"],
+        batch=workload["batch"],
+        prompt_tokens=workload["prompt_tokens"],
+        output_tokens=workload["output_tokens"],
+        decode_step_s=_decode_step_s(tree["rounds"]),
+        reason=tree.get("status_reason"),
+    )
+
+
+def _decode_step_s(rounds: list[dict[str, Any]]) -> float | None:
+    of_rounds = [
+        median(steps)
+        for steps in ([_duration_s(step) for step in _decode(one)] for one in rounds)
+        if steps
+    ]
+    return median(of_rounds) if of_rounds else None
+
+
+def _decode(one_round: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step for step in one_round["steps"] if step["shape"]["phase"] == "decode"]
+
+
+def _duration_s(step: dict[str, Any]) -> float:
+    device_s: float | None = step.get("device_s")
+    host_s: float = step["duration_s"]
+    return host_s if device_s is None else device_s

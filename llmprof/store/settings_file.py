@@ -1,0 +1,120 @@
+"""Settings from a YAML file, flags and `--set`, checked against the schema, with the place of each."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from llmprof.errors import InputError
+from llmprof.schema.settings import RunConfig
+from llmprof.store.key_path import KeyPath, dotted
+from llmprof.store.setting_keys import is_group
+from llmprof.store.settings_errors import first_error
+from llmprof.store.yaml_tree import Value, parse_yaml, read_yaml
+
+SUFFIXES: Final = (".yaml", ".yml")
+_KEY: Final = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
+
+
+def is_settings_file(argument: str) -> bool:
+    return argument.lower().endswith(SUFFIXES)
+
+
+def load_settings(
+    model_or_config: str | None, flags: Mapping[str, object], sets: Sequence[str]
+) -> RunConfig:
+    """Merge file < flags < `--set`, and check the result.
+
+    Args:
+        model_or_config: a settings file where it ends in .yaml or .yml, else the model.
+        flags: dotted key -> value of a flag of the command; None where it was not given.
+        sets: `key=value` texts, the values in YAML.
+
+    Raises:
+        InputError: one line with the place (file:line, or the option), the key and what is valid.
+    """
+    layers = _Layers()
+    if model_or_config is not None and is_settings_file(model_or_config):
+        layers.add_file(Path(model_or_config))
+    elif model_or_config is not None:
+        layers.set(("model",), model_or_config, place="MODEL")
+    for key, value in flags.items():
+        if value is not None:
+            layers.set(tuple(key.split(".")), _plain(value), place="command line")
+    for text in sets:
+        layers.add_set(text)
+    return layers.validated()
+
+
+@dataclass(slots=True)
+class _Layers:
+    """Settings so far, and where each came from; a later layer replaces an earlier one."""
+
+    tree: dict[str, Value] = field(default_factory=dict)
+    places: dict[KeyPath, str] = field(default_factory=dict)
+
+    def add_file(self, path: Path) -> None:
+        parsed = read_yaml(path)
+        if not isinstance(parsed.value, dict):
+            found = "is empty" if parsed.value is None else "is not a mapping of keys to values"
+            raise InputError(f"{path}: {found}", remedy="Write at least 'model: NAME'")
+        # A group whose keys are all commented out reads as null.
+        self.tree = {
+            key: {} if value is None and is_group(key) else value
+            for key, value in parsed.value.items()
+        }
+        self.places = {key: f"{path}:{line}" for key, line in parsed.lines.items()}
+
+    def add_set(self, text: str) -> None:
+        key, equals, value = text.partition("=")
+        place = f"--set {text}"
+        if not equals or not _KEY.fullmatch(key):
+            raise InputError(f"{place}: expected KEY=VALUE", remedy="For example workload.batch=4")
+        path = tuple(key.split("."))
+        self.set(path, parse_yaml(value, where=place).value, place=place)
+
+    def set(self, path: tuple[str, ...], value: Value, *, place: str) -> None:
+        node = self.tree
+        for depth, part in enumerate(path[:-1], start=1):
+            inner = node.setdefault(part, {})
+            if not isinstance(inner, dict):
+                key = path[:depth]
+                raise InputError(
+                    f"{self.places.get(key, place)}: {dotted(key)} is no group of keys",
+                    remedy=f"It stands in the way of {dotted(path)}, given by {place}",
+                )
+            node = inner
+        node[path[-1]] = value
+        self._forget_below(path)
+        self.places[path] = place
+
+    def _forget_below(self, path: KeyPath) -> None:
+        size = len(path)
+        for key in [key for key in self.places if key[:size] == path]:
+            del self.places[key]
+
+    def validated(self) -> RunConfig:
+        try:
+            # JSON is validated strictly: a list may become a tuple and a text an enum, but neither
+            # `true` nor "1" becomes the number 1.
+            return RunConfig.model_validate_json(json.dumps(self.tree), strict=True)
+        except ValidationError as error:
+            raise first_error(error, self.places) from error
+
+
+def _plain(value: object) -> Value:
+    """Return a flag's value as it would stand in a file."""
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a flag may not hold {type(value).__name__}")

@@ -1,0 +1,105 @@
+"""Bytes that must fit, against published cache sizes and sums done by hand."""
+
+import pytest
+
+from llmprof.architectures.manifest import manifest_from_config
+from llmprof.costs.memory import (
+    kv_bytes_per_token,
+    kv_bytes_reserved,
+    kv_bytes_used,
+    memory_need,
+    peak_activation_bytes,
+    weight_bytes_by_group,
+)
+from llmprof.costs.options import CostOptions
+from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
+from llmprof.schema.model import ModelConfig
+from llmprof.schema.settings import AttentionKind, KvLayout
+from tests.published import LLAMA_3_1_8B, LLAMA_3_1_70B, MISTRAL_NEMO, PUBLISHED, Published, decoder
+
+TOY = decoder("toy", 2, 8, 12, 4, 2, 10, head_dim=3)
+PAGED = CostOptions(kv_layout=KvLayout.PAGED, block_tokens=16)
+NO_CACHE = CostOptions(kv_layout=KvLayout.NONE)
+
+
+@pytest.mark.parametrize("known", PUBLISHED, ids=lambda known: known.model.name)
+def test_kv_bytes_per_token_of_public_models(known: Published) -> None:
+    assert kv_bytes_per_token(known.model, 2.0) == known.kv_bytes_per_token
+
+
+@pytest.mark.parametrize(
+    ("model", "number", "expected"),
+    [
+        (decoder("mha", 32, 4096, 11008, 32, 32, 32_000), 2.0, 524_288),
+        (decoder("gqa", 32, 4096, 11008, 32, 8, 32_000), 2.0, 131_072),
+        (MISTRAL_NEMO, 2.0, 163_840),  # head_dim 128, although 5120 / 32 = 160
+        (LLAMA_3_1_8B, 34 / 32, 69_632),  # q8_0: 34 bytes for 32 numbers
+    ],
+    ids=["mha", "gqa", "explicit-head-dim", "scales"],
+)
+def test_kv_bytes_per_token(model: ModelConfig, number: float, expected: int) -> None:
+    assert kv_bytes_per_token(model, number) == expected
+
+
+def test_long_context_of_a_70b_is_40_gib() -> None:
+    used = kv_bytes_used(LLAMA_3_1_70B, CostOptions(), (131_072,))
+    assert used == 40 * 2**30
+
+
+def test_contiguous_reserves_the_largest_and_paged_whole_blocks() -> None:
+    per_token = 2 * 2 * 6 * 2
+    lengths = (1, 16, 17)
+    assert kv_bytes_used(TOY, CostOptions(), lengths) == 34 * per_token
+    assert kv_bytes_reserved(TOY, CostOptions(), lengths, max_tokens=100) == 300 * per_token
+    assert kv_bytes_reserved(TOY, PAGED, lengths, max_tokens=100) == 64 * per_token
+    assert kv_bytes_reserved(TOY, NO_CACHE, lengths, max_tokens=100) == 0
+    assert kv_bytes_used(TOY, NO_CACHE, lengths) == 0
+
+
+def test_weight_bytes_by_group_are_all_bytes() -> None:
+    manifest = manifest_from_config(TOY, "bf16")
+    by_group = weight_bytes_by_group(manifest)
+    assert sum(by_group.values()) == manifest.stored_bytes
+    assert by_group[OpGroup.EMBEDDING] == by_group[OpGroup.LM_HEAD] == 10 * 8 * 2
+    assert by_group[OpGroup.NORM] == (2 * 2 + 1) * 8 * 2
+
+
+def test_standard_attention_needs_room_for_its_scores() -> None:
+    shape = StepShape(
+        phase=Phase.PREFILL,
+        sequences=(SequenceShape(new_tokens=100, cached_tokens=0),),
+        logit_rows=1,
+    )
+    flash = peak_activation_bytes(TOY, shape, CostOptions())
+    standard = peak_activation_bytes(TOY, shape, CostOptions(attention=AttentionKind.STANDARD))
+    assert flash == 2 * (100 * 8 + 100 * (8 + 3 * 12))  # residual, and the feed forward
+    scores = 4 * 100 * 100 * 2
+    assert standard == 2 * (100 * 8 + 100 * (24 + 12)) + 2 * scores
+
+
+def test_logits_and_their_copy_are_the_peak_of_many_short_sequences() -> None:
+    model = decoder("wide", 1, 8, 12, 4, 2, 1000, head_dim=3)
+    shape = StepShape(
+        phase=Phase.DECODE,
+        sequences=(SequenceShape(count=5, new_tokens=1, cached_tokens=9),),
+        logit_rows=5,
+    )
+    assert peak_activation_bytes(model, shape, CostOptions()) == 2 * 5 * (8 + 2 * 1000)
+
+
+def test_memory_need_of_a_run() -> None:
+    manifest = manifest_from_config(LLAMA_3_1_8B, "bf16")
+    need = memory_need(
+        LLAMA_3_1_8B, manifest, CostOptions(), batch=4, prompt_tokens=512, max_tokens=1024
+    )
+    assert need.weight_bytes == 16_060_522_496
+    assert need.kv_bytes == 4 * 1024 * 131_072
+    assert need.total_bytes == need.weight_bytes + need.kv_bytes + need.activation_bytes
+
+
+def test_without_a_cache_the_whole_context_is_computed_at_the_end() -> None:
+    manifest = manifest_from_config(TOY, "bf16")
+    short = memory_need(TOY, manifest, CostOptions(), batch=1, prompt_tokens=50, max_tokens=100)
+    long = memory_need(TOY, manifest, NO_CACHE, batch=1, prompt_tokens=50, max_tokens=100)
+    assert long.kv_bytes == 0
+    assert long.activation_bytes == 2 * short.activation_bytes

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+
+from llmprof.instruments.contention import ContentionMeter
+from tests.fakes import FakeClock
+
+
+def write_counters(
+    proc: Path,
+    *,
+    waited_ns: dict[str, int],
+    stat: str = "cpu  100 0 50 800 20 0 10 20 0 0",
+    pressure_us: int = 0,
+) -> None:
+    for folder in (proc / "pressure", *(proc / "self/task" / thread for thread in waited_ns)):
+        folder.mkdir(parents=True, exist_ok=True)
+    for thread, ns in waited_ns.items():
+        (proc / "self/task" / thread / "schedstat").write_text(f"123456 {ns} 7\n")
+    (proc / "stat").write_text(f"{stat}\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+    (proc / "pressure/cpu").write_text(
+        f"some avg10=1.00 avg60=0.50 avg300=0.10 total={pressure_us}\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    )
+
+
+def test_fractions_of_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_ns = iter([0, 1_000_000_000, 1_150_000_000])  # at construction, start and stop
+    monkeypatch.setattr("time.process_time_ns", lambda: next(cpu_ns))
+    clock = FakeClock()
+    write_counters(tmp_path, waited_ns={"10": 5_000_000, "11": 1_000_000, "12": 4})
+    meter = ContentionMeter(2, clock=clock, proc=tmp_path)
+    meter.start()
+    clock.advance(100_000_000)
+    # Thread 10 waited 6 ms, 11 not at all, 13 is new and waited 4 ms, 12 has ended.
+    write_counters(
+        tmp_path,
+        waited_ns={"10": 11_000_000, "11": 1_000_000, "13": 4_000_000},
+        stat="cpu  115 0 50 801 20 0 10 24 0 0",
+        pressure_us=30_000,
+    )
+    (tmp_path / "self/task/12/schedstat").unlink()
+    contention = meter.stop()
+    assert contention.run_queue_fraction == pytest.approx(0.010 / 0.200)
+    assert contention.cpu_per_wall == pytest.approx(0.150 / 0.200)
+    assert contention.steal_fraction == pytest.approx(4 / 20)
+    assert contention.pressure_fraction == pytest.approx(0.3)
+    assert contention.canary_hz is None
+
+
+def test_a_system_that_tells_nothing_gives_null_and_not_zero(tmp_path: Path) -> None:
+    clock = FakeClock()
+    meter = ContentionMeter(2, clock=clock, proc=tmp_path)
+    meter.start()
+    clock.advance(1_000_000)
+    contention = meter.stop()
+    assert contention.run_queue_fraction is None
+    assert contention.steal_fraction is None
+    assert contention.pressure_fraction is None
+    assert contention.cpu_per_wall is not None
+
+
+def test_no_tick_has_passed(tmp_path: Path) -> None:
+    write_counters(tmp_path, waited_ns={"10": 0})
+    clock = FakeClock()
+    meter = ContentionMeter(1, clock=clock, proc=tmp_path)
+    clock.advance(1_000_000)
+    assert meter.stop().steal_fraction is None, "the tick counters stood still: not known"
+
+
+def test_old_kernel_without_steal(tmp_path: Path) -> None:
+    write_counters(tmp_path, waited_ns={"10": 0}, stat="cpu  100 0 50 800")
+    assert ContentionMeter(1, proc=tmp_path).stop().steal_fraction is None
