@@ -1,6 +1,6 @@
 """What must hold before a verdict is spoken; each check is evidence, each failure a reason."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from llmprof import units
@@ -9,7 +9,7 @@ from llmprof.analysis.phase_case import PhaseCase, unmapped_fraction
 from llmprof.analysis.rates import dtypes_without_ceiling, median_disagreement
 from llmprof.analysis.sentences import LIMIT_WORDS
 from llmprof.analysis.step_work import counted_step
-from llmprof.analysis.validity import MAX_REJECTED_FRACTION
+from llmprof.analysis.validity import MAX_REJECTED_FRACTION, RoundSelection
 from llmprof.schema.ceilings import CeilingReading
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.run import Round, RunRecord
@@ -43,10 +43,10 @@ class Check:
 
 def measurement_checks(record: RunRecord, case: PhaseCase) -> tuple[Check, ...]:
     """Whether the steps of a phase were measured well enough to be judged at all."""
+    passes = {"clean": case.clean, "grouped": case.grouped}
     return (
         _enough_rounds(case),
-        _few_rejected("clean", case.clean.rejected_fraction, case.clean.reasons),
-        _few_rejected("grouped", case.grouped.rejected_fraction, case.grouped.reasons),
+        *(_few_rejected(name, selection) for name, selection in passes.items() if selection.rounds),
         _steady(case),
         _settled(record),
     )
@@ -60,7 +60,7 @@ def ledger_checks(
         return ()
     checks = [_grouped_scale(case.splits.grouped_scale)]
     checks.append(_mapped(unmapped_fraction(case.splits, case.rates)))
-    checks += [_readings_agree(case.clean.rounds, side) for side in sides]
+    checks += [check for side in sides for check in _readings_agree(case.clean.rounds, side)]
     if Limit.COMPUTE in sides:
         checks += [_all_flops_known(record, case), _all_ceilings_known(case)]
     checks.append(_firm(shares))
@@ -90,8 +90,9 @@ def _enough_rounds(case: PhaseCase) -> Check:
     )
 
 
-def _few_rejected(name: str, fraction: float, reasons: dict[int, str]) -> Check:
-    why = ", ".join(sorted(set(reasons.values())))
+def _few_rejected(name: str, selection: RoundSelection) -> Check:
+    fraction = selection.rejected_fraction
+    why = ", ".join(sorted(set(selection.reasons.values())))
     return Check(
         statement=f"few {name} rounds rejected",
         observed=fraction,
@@ -145,18 +146,19 @@ def _mapped(fraction: float) -> Check:
     )
 
 
-def _readings_agree(rounds: Sequence[Round], side: Limit) -> Check:
-    """Rounds with one reading only (the last of an interrupted run) have nothing to disagree."""
+def _readings_agree(rounds: Sequence[Round], side: Limit) -> Iterator[Check]:
+    """No check where no round has two readings: there is nothing to compare."""
     name, value = _CEILINGS[side]
-    gap = median_disagreement(rounds, value) or 0.0
-    return Check(
-        statement=f"{name} readings before and after a round agree",
-        observed=gap,
-        threshold=MAX_READING_DISAGREEMENT,
-        holds=gap <= MAX_READING_DISAGREEMENT,
-        reason=f"the {name} readings before and after a round differ by {units.percent(gap)} in "
-        "the median",
-    )
+    gap = median_disagreement(rounds, value)
+    if gap is not None:
+        yield Check(
+            statement=f"{name} readings before and after a round agree",
+            observed=gap,
+            threshold=MAX_READING_DISAGREEMENT,
+            holds=gap <= MAX_READING_DISAGREEMENT,
+            reason=f"the {name} readings before and after a round differ by "
+            f"{units.percent(gap)} in the median",
+        )
 
 
 def _all_flops_known(record: RunRecord, case: PhaseCase) -> Check:

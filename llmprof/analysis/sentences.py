@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from llmprof import units
 from llmprof.analysis.limits import NAMED_SHARE
+from llmprof.analysis.rates import Rates
 from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import Part
-from llmprof.schema.measurement import Estimate
-from llmprof.schema.report import Roof
 from llmprof.schema.verdict import Limit, LimitShare, Saturation
 
 LIMIT_WORDS = {
@@ -51,24 +50,33 @@ def verdict_sentence(
 
 
 def link_clause(
-    sides: Sequence[Limit], fraction: Estimate, roof: Roof, main_part: Part, skinny: float | None
+    sides: Sequence[Limit],
+    fraction: float,
+    rates: Rates,
+    *,
+    dtypes: Sequence[str],
+    main_part: Part,
+    skinny: float | None,
 ) -> str:
-    """How fast the limiting link ran, against its ceiling and against the bare kernel."""
-    share = units.percent(fraction.point)
-    if len(sides) > 1:
-        return f"together their links reach {share} of their ceilings"
+    """How fast the limiting link ran, against its ceiling and against the bare kernel.
+
+    `fraction` is that of the ceiling, `dtypes` are those multiplied in, `main_part` is what most of
+    the memory traffic is for, `skinny` the bare kernel's fraction of the read ceiling.
+    """
+    share = units.percent(fraction)
+    if len(sides) > 1 or (sides[0] == Limit.COMPUTE and len(dtypes) > 1):
+        return f"together they reach {share} of their ceilings"
     if sides[0] == Limit.COMPUTE:
-        achieved = fraction.point * roof.matmul_flops_per_s.point
-        ceiling = units.flops_per_s(roof.matmul_flops_per_s.point)
+        ceiling = rates.flops_per_s(dtypes[0])
         return (
-            f"its matrix products run at {units.flops_per_s(achieved)}, {share} of the {ceiling} "
-            f"{roof.matmul_dtype} matmul ceiling"
+            f"its matrix products run at {units.flops_per_s(fraction * ceiling)}, {share} of the "
+            f"{units.flops_per_s(ceiling)} {dtypes[0]} matmul ceiling"
         )
-    achieved = fraction.point * roof.read_bytes_per_s.point
+    achieved = fraction * rates.read_bytes_per_s
     kernel = f" (skinny matmul kernel alone: {units.percent(skinny)})" if skinny else ""
     return (
         f"its ops move data, mostly {_MEMORY_WORDS[main_part]}, at {units.bytes_per_s(achieved)}, "
-        f"{share} of the {units.bytes_per_s(roof.read_bytes_per_s.point)} read ceiling{kernel}"
+        f"{share} of the {units.bytes_per_s(rates.read_bytes_per_s)} read ceiling{kernel}"
     )
 
 

@@ -36,9 +36,7 @@ def judge_phase(record: RunRecord, case: PhaseCase, roof: Roof | None) -> Verdic
     sentence = (
         inconclusive_sentence(case.phase, failed)
         if failed
-        else verdict_sentence(
-            case.phase, limit, shares, saturation, _link(case, sides, fraction, roof)
-        )
+        else verdict_sentence(case.phase, limit, shares, saturation, _link(case, sides, fraction))
     )
     return Verdict(
         phase=case.phase,
@@ -109,14 +107,18 @@ def _over_counted(step: Estimate | None, link: Estimate | None) -> tuple[Check, 
     return tuple(not_over_counted(name, one) for name, one in named if one is not None)
 
 
-def _link(
-    case: PhaseCase, sides: Sequence[Limit], fraction: Estimate | None, roof: Roof
-) -> str | None:
-    if fraction is None or case.splits is None:
+def _link(case: PhaseCase, sides: Sequence[Limit], fraction: Estimate | None) -> str | None:
+    if fraction is None or case.splits is None or case.rates is None:
         return None
     parts = case.splits.center.parts_s()
-    main_part = max(_MEMORY_PARTS, key=lambda part: parts[part])
-    return link_clause(sides, fraction, roof, main_part, _skinny(case))
+    return link_clause(
+        sides,
+        fraction.point,
+        case.rates,
+        dtypes=sorted({op.compute_dtype for op in case.splits.work.cost.ops if op.flops}),
+        main_part=max(_MEMORY_PARTS, key=lambda part: parts[part]),
+        skinny=_skinny(case),
+    )
 
 
 def _skinny(case: PhaseCase) -> float | None:

@@ -1,6 +1,5 @@
 """The engine's own matmul kernel at the rows of a run, with weights streamed past the caches."""
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ MakeProduct = Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]
 """From a weight [out, in] to the function of activations [rows, in] that multiplies by it."""
 
 _CALL_S = 0.002
-_MOST_PRODUCTS = 256
-"""Fewer than the launches that a GPU queues before the host has to wait."""
+_MOST_PRODUCTS = 128
+"""So few launches are queued while the spin kernel of the stopwatch still runs on a GPU."""
 _FIRST_BYTES = 1 << 20
 _FIRST_CALLS = 3
 _LEAST_CALL_BYTES = 4 << 20
@@ -100,10 +99,9 @@ class SkinnyProbe:
         fastest = max(self._rate(small) for _ in range(_FIRST_CALLS))
         call_bytes = max(fastest * _CALL_S, _LEAST_CALL_BYTES)
         cut = max(few, min(out_features, int(call_bytes / row_bytes), pool.nbytes // row_bytes))
+        weight_bytes = cut * row_bytes
         products = min(
-            math.ceil(call_bytes / (cut * row_bytes)),
-            _MOST_PRODUCTS,
-            pool.nbytes // (cut * row_bytes),
+            max(1, round(call_bytes / weight_bytes)), _MOST_PRODUCTS, pool.nbytes // weight_bytes
         )
         return _Matrix(total_bytes, cut, products, x)
 

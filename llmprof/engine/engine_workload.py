@@ -79,7 +79,7 @@ class EngineWorkload:
             **projections,
             "lm_head": kernel_name(self._shapes[0].logit_rows, self._engine.device),
             "attention": self._engine.decoder.attention.kernel,
-            "norm": norm.KERNEL,
+            "norm": norm.kernel_name(self._engine.device),
             "sampling": self._sampler.kernel,
         }
 

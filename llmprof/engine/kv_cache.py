@@ -124,6 +124,7 @@ class ContiguousCache:
     def reset(self, num_tokens: int = 0) -> None:
         self.num_tokens = num_tokens
 
+    @torch.inference_mode()
     def fill_random(self, num_tokens: int, seed: int) -> None:
         """Hold `num_tokens` tokens of normal noise, as if a prompt had been prefilled."""
         generator = torch.Generator(self._store.device).manual_seed(seed)

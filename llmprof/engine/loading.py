@@ -110,7 +110,7 @@ class _Loader:
         model = self._model
         query = self._tensor([f"{attention}q_norm.weight"])
         key = self._tensor([f"{attention}k_norm.weight"])
-        return HeadNorm.of(
+        return HeadNorm(
             query, key, model.num_attention_heads, model.num_key_value_heads, model.rms_norm_eps
         )
 

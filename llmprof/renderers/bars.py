@@ -30,6 +30,8 @@ MARKS: dict[Part, Mark] = {
     Part.HOST: Mark("H", "-", Style(color="magenta")),
 }
 
+SMALL_SHARE = 0.001
+"""Parts below this share of the step are named without their time."""
 SHOWN_HIDDEN_SHARE = 0.05
 """A hidden term below this share of the step is left to the larger documents."""
 
@@ -45,9 +47,14 @@ def ledger_bar(ledger: Ledger, width: int) -> Text:
 
 
 def ledger_legend(ledger: Ledger) -> list[Text]:
-    """Letter, name, time and share of each part that is not zero, largest first; then the hidden."""
+    """Letter, name, time and share of each part, largest first; then the small and the hidden."""
     ordered = sorted(ledger.parts, key=lambda part: -part.time_s.point)
-    return [_entry(part) for part in ordered if part.time_s.point] + [
+    large = [part for part in ordered if abs(part.share) >= SMALL_SHARE]
+    small = [PART_NAMES[part.part] for part in ordered if 0 < abs(part.share) < SMALL_SHARE]
+    legend = [_entry(part) for part in large]
+    if small:
+        legend.append(Text(f"below {units.percent(SMALL_SHARE)}: {', '.join(small)}", "dim"))
+    return legend + [
         Text(f"hidden: {term.name} {units.seconds(term.time_s)} under {term.under}", "dim")
         for term in ledger.hidden
         if term.time_s >= SHOWN_HIDDEN_SHARE * ledger.step_s.point

@@ -15,7 +15,7 @@ from llmprof.renderers.wording import (
 )
 from llmprof.schema.measurement import PhaseMeasurement
 from llmprof.schema.report import Report
-from llmprof.schema.verdict import Saturation, Verdict
+from llmprof.schema.verdict import Limit, Saturation, Verdict
 
 _SIGNS = {
     Saturation.SATURATED: "●",
@@ -71,9 +71,25 @@ def _card(phase: PhaseMeasurement, report: Report) -> PhaseCard:
         basis=_basis(phase, verdict),
         answers=_answers(verdict, report) if verdict else (),
         roof=_roof_bar(verdict) if verdict else None,
-        sentence=one_line(verdict.sentence) if verdict else "not judged",
-        reasons=unsaid_reasons(verdict) if verdict else (),
+        sentence=_sentence(verdict),
+        reasons=_reasons(verdict),
     )
+
+
+def _sentence(verdict: Verdict | None) -> str:
+    """Empty where the reasons say it all: an inconclusive verdict's sentence only strings them."""
+    if verdict is None:
+        return "not judged"
+    inconclusive = verdict.limit is Limit.INCONCLUSIVE and verdict.reasons
+    return "" if inconclusive else one_line(verdict.sentence)
+
+
+def _reasons(verdict: Verdict | None) -> tuple[str, ...]:
+    if verdict is None:
+        return ()
+    if verdict.limit is Limit.INCONCLUSIVE:
+        return tuple(map(one_line, verdict.reasons))
+    return unsaid_reasons(verdict)
 
 
 def _rates(phase: PhaseMeasurement) -> tuple[str, ...]:

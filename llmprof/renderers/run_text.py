@@ -1,7 +1,7 @@
 """The judged run on one screen of a terminal."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -23,7 +23,7 @@ from llmprof.renderers.wording import (
 from llmprof.schema.ledger import GroupEntry, Ledger
 from llmprof.schema.measurement import Caveat, PhaseMeasurement
 from llmprof.schema.report import Report
-from llmprof.schema.verdict import Verdict
+from llmprof.schema.verdict import Limit, Verdict
 
 SCREEN_LINES = 40
 MAX_CHART_WIDTH = 70
@@ -32,6 +32,7 @@ BESIDE_WIDTH = 36
 """What the list of losses needs to stand beside the plot."""
 MIN_CHART_TERMINAL = 60
 LOSSES_PER_PHASE = 3
+SHOWN_REASONS = 2
 MIN_CAVEAT_LINES, MAX_CAVEAT_LINES = 2, 5
 
 _ASCII = str.maketrans(
@@ -124,10 +125,19 @@ def _answers(verdict: Verdict) -> Text:
     """What limits and how saturated that link is, in words; then the numbers, then any reasons."""
     text = Text()
     text.append(verdict_words(verdict), "bold")
+    if verdict.limit is Limit.INCONCLUSIVE and verdict.reasons:
+        return text.append(f" · {_first(verdict.reasons)}")
     text.append(f" · {one_line(verdict.sentence)}")
     if reasons := unsaid_reasons(verdict):
-        text.append(f" Because: {'; '.join(reasons)}.", "yellow")
+        text.append(f" Because: {_first(reasons)}.", "yellow")
     return text
+
+
+def _first(reasons: Sequence[str]) -> str:
+    """The first reasons and the number of the others: the page has them all."""
+    shown = "; ".join(one_line(reason) for reason in reasons[:SHOWN_REASONS])
+    more = len(reasons) - SHOWN_REASONS
+    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def _roofline_and_losses(report: Report, width: int, *, unicode: bool) -> list[Text]:
@@ -171,7 +181,7 @@ def _caveats(caveats: tuple[Caveat, ...], width: int, room: int) -> list[Text]:
         wrapped = wrap(_caveat(caveat), width)
         rest = caveats[index:]
         if len(lines) + len(wrapped) + (len(rest) > 1) > limit:
-            codes = ", ".join(one_line(other.code) for other in rest)
+            codes = ", ".join(dict.fromkeys(one_line(other.code) for other in rest))
             return [*lines, *wrap(Text(f"! {len(rest)} more: {codes}", "yellow"), width)]
         lines += wrapped
     return lines

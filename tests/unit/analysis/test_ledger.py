@@ -204,6 +204,29 @@ def test_disagreeing_readings_widen_the_parts() -> None:
     assert wide.high == pytest.approx(270e6 / 27e9)
 
 
+def test_each_round_is_split_by_the_grouped_round_beside_it() -> None:
+    """The host takes 1 ms longer in every other grouped round: its interval says so."""
+    record = a_run_record((_plan(WEIGHTS, host_s=0.002),), noise=0.0, grouped_rounds=8)
+    grouped = tuple(
+        one.model_copy(
+            update={
+                "steps": tuple(
+                    step.model_copy(
+                        update={"duration_s": step.duration_s + 0.001 * (one.index % 2)}
+                    )
+                    for step in one.steps
+                )
+            }
+        )
+        for one in record.grouped
+    )
+    ledger = _ledger(record.model_copy(update={"grouped": grouped}))
+    (host,) = (part.time_s for part in ledger.parts if part.part == Part.HOST)
+    assert host.low == pytest.approx(0.002)
+    assert host.high == pytest.approx(0.003)
+    assert host.point == pytest.approx(0.0025)
+
+
 def test_intervals_claim_no_more_rounds_than_were_grouped() -> None:
     ledger = _ledger(a_run_record((_plan(WEIGHTS),), rounds=12, grouped_rounds=3))
     (loss,) = (part.time_s for part in ledger.parts if part.part == Part.LOSS)

@@ -39,6 +39,11 @@ def test_coverage_is_that_of_the_binomial(num_samples: int) -> None:
         assert 1 - 2 * binom.cdf(rank, num_samples, 0.5) < 0.95
 
 
+def test_the_two_middle_samples_are_the_narrowest_interval() -> None:
+    assert interval_rank(4, 0.30) == (2, 0.375)  # 1 - 2 (1 + 4) / 2^4
+    assert interval_rank(2, 0.30) == (1, 0.5)
+
+
 def test_few_samples_state_the_coverage_that_they_have() -> None:
     estimate = median_estimate([3.0, 1.0, 2.0, 5.0, 4.0])
     assert (estimate.point, estimate.low, estimate.high) == (3.0, 1.0, 5.0)

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from llmprof.analysis.report import build_report
+from llmprof.schema.ceilings import ComputeCeiling
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.report import Report
@@ -115,6 +116,23 @@ def test_a_prefill_that_multiplies_is_on_the_compute_side() -> None:
     verdict = _verdict(_record(_multiplies(0.1, efficiency=0.85), phase=Phase.PREFILL))
     assert (verdict.limit, verdict.saturation) == (Limit.COMPUTE, Saturation.SATURATED)
     assert "1.02 TFLOP/s, 85 % of the 1.20 TFLOP/s bf16 matmul ceiling" in verdict.sentence
+
+
+def test_the_ceiling_named_is_that_of_the_dtype_multiplied_in() -> None:
+    record = _record(_multiplies(0.1, dtype="fp32"))
+    cached = ComputeCeiling(
+        dtype="fp32",
+        m=1024,
+        n=1024,
+        k=1024,
+        flops_per_s=1.5e12,
+        median_flops_per_s=1.5e12,
+        spread=0.0,
+        kernel="torch.matmul",
+    )
+    ceilings = record.ceilings.model_copy(update={"compute": (cached,)})
+    verdict = _verdict(record.model_copy(update={"ceilings": ceilings}))
+    assert "1.20 TFLOP/s, 80 % of the 1.50 TFLOP/s fp32 matmul ceiling" in verdict.sentence
 
 
 def test_half_and_half_is_a_mixture() -> None:
@@ -236,6 +254,14 @@ def test_what_cannot_be_told_is_inconclusive_with_its_reason(
     record: RunRecord, reason: str
 ) -> None:
     _inconclusive(record, reason)
+
+
+def test_one_reading_per_round_has_nothing_to_disagree_with() -> None:
+    record = _record(_reads(0.009))
+    rounds = tuple(one.model_copy(update={"after": None}) for one in record.rounds)
+    verdict = _verdict(record.model_copy(update={"rounds": rounds}))
+    assert verdict.limit == Limit.MEMORY
+    assert not any("before and after" in one.statement for one in verdict.evidence)
 
 
 def _without_formula(record: RunRecord) -> RunRecord:

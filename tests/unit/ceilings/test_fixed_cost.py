@@ -4,7 +4,7 @@ import pytest
 
 from llmprof.ceilings import fixed_cost
 from llmprof.ceilings.fixed_cost import intercept, measure_fixed_cost
-from tests.unit.ceilings.machines import MIB, a_cpu, l2, l3
+from tests.unit.ceilings.factories import MIB, a_cpu, l2, l3
 
 MACHINE = a_cpu(l2(2 * MIB), l3(32 * MIB), threads=2)
 

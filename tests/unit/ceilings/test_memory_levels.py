@@ -8,7 +8,7 @@ from llmprof.ceilings.memory_levels import (
     probe_sizes,
 )
 from llmprof.schema.ceilings import BandwidthCeiling, MemoryOp
-from tests.unit.ceilings.machines import GIB, MIB, a_cpu, a_gpu, l2, l3
+from tests.unit.ceilings.factories import GIB, MIB, a_cpu, a_gpu, l2, l3
 
 TWO_CORES = CacheSizes(l2_bytes=2 * MIB, llc_bytes=32 * MIB)
 SHARED_SOCKET = CacheSizes(l2_bytes=4 * MIB, llc_bytes=480 * MIB)

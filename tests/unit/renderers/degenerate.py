@@ -78,7 +78,11 @@ def inconclusive() -> Report:
         "roof_fraction": None,
         "limits": (),
         "parts_named": (),
-        "reasons": ("3 of 8 rounds were contended", "the step varies by 14 %"),
+        "reasons": (
+            "3 of 8 rounds were contended",
+            "the step varies by 14 %",
+            "the warm-up had not settled",
+        ),
     }
     return _changed(report, verdicts=tuple(v.model_copy(update=changes) for v in report.verdicts))
 

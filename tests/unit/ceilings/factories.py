@@ -1,9 +1,14 @@
-"""Environments of machines with known caches."""
+"""Machines with known caches, and ceilings of them."""
 
+from datetime import UTC, datetime
+
+from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling, FixedCost, MemoryOp
 from llmprof.schema.environment import CacheLevel, CpuInfo, Environment, GpuInfo
+from llmprof.schema.measurement import Caveat
 
 MIB = 1 << 20
 GIB = 1 << 30
+NOON = datetime(2030, 5, 1, 12, tzinfo=UTC)
 
 
 def a_cpu(
@@ -56,3 +61,39 @@ def l2(size_bytes: int, shared_by: int = 1) -> CacheLevel:
 
 def l3(size_bytes: int, shared_by: int = 2) -> CacheLevel:
     return CacheLevel(level=3, size_bytes=size_bytes, shared_by=shared_by)
+
+
+def some_ceilings(
+    environment: Environment,
+    *,
+    measured_at: datetime = NOON,
+    dram_from: int = 512 * MIB,
+    caveats: tuple[Caveat, ...] = (),
+) -> Ceilings:
+    read = BandwidthCeiling(
+        op=MemoryOp.READ,
+        level="DRAM",
+        buffer_bytes=dram_from,
+        bytes_per_s=30e9,
+        median_bytes_per_s=28e9,
+        spread=0.05,
+        kernel="numba, 4 streams",
+    )
+    matmul = ComputeCeiling(
+        dtype="bf16",
+        m=2048,
+        n=1024,
+        k=512,
+        flops_per_s=2e12,
+        median_flops_per_s=1.9e12,
+        spread=0.02,
+        kernel="torch.mm",
+    )
+    return Ceilings(
+        measured_at=measured_at,
+        environment=environment,
+        bandwidth=(read,),
+        compute=(matmul,),
+        fixed_cost=FixedCost(alpha_s=3e-6, spread=0.1, method="intercept"),
+        caveats=caveats,
+    )

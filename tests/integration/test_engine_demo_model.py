@@ -1,0 +1,107 @@
+"""The demo model against another implementation: token by token, for every switch."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from llmprof.architectures.source import resolve_model
+from llmprof.engine.attention import make_attention
+from llmprof.engine.engine import Engine
+from llmprof.engine.probe import NullProbe
+from llmprof.engine.sampling import GreedySampler
+from llmprof.engine.tokenizer import Tokenizer
+from llmprof.engine.tokenizer_source import load_tokenizer
+from llmprof.schema.settings import AttentionKind, KvLayout
+from tests.tiny_decoders import load_engine, settings
+
+pytestmark = pytest.mark.model
+
+MODEL = "smollm2-135m-instruct"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    prompt: str
+    prompt_ids: list[int]
+    greedy_ids: list[int]
+    greedy_text: str
+    steps: list[dict[str, list[float]]]
+    """The most probable ids of each step with their raw logits."""
+
+
+KNOWN = [
+    Known(**prompt)
+    for prompt in json.loads(
+        (Path(__file__).parents[1] / "data" / "smollm2_greedy.json").read_text()
+    )["prompts"]
+]
+prompts = pytest.mark.parametrize("known", KNOWN, ids=["raw-1", "raw-2", "raw-3"])
+attention_kinds = pytest.mark.parametrize("kind", AttentionKind)
+
+
+@pytest.fixture(scope="module")
+def fp32_engine() -> Engine:
+    return load_engine(settings(MODEL, weights={"dtype": "fp32"}))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return load_tokenizer(resolve_model(MODEL))
+
+
+def switched(engine: Engine, kind: AttentionKind, layout: KvLayout) -> Engine:
+    """The same weights under other switches."""
+    decoder = replace(engine.decoder, attention=make_attention(kind))
+    return replace(engine, decoder=decoder, kv_layout=layout)
+
+
+@prompts
+def test_text_to_ids_and_back(known: Known, tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode(known.prompt) == known.prompt_ids
+    assert tokenizer.decode(known.prompt_ids) == known.prompt
+    assert tokenizer.decode(known.greedy_ids) == known.greedy_text
+
+
+@prompts
+@attention_kinds
+@pytest.mark.parametrize(("layout", "num_tokens"), [(KvLayout.CONTIGUOUS, 48), (KvLayout.NONE, 12)])
+def test_greedy_ids(
+    known: Known, kind: AttentionKind, layout: KvLayout, num_tokens: int, fp32_engine: Engine
+) -> None:
+    """Without a cache every step computes the whole context again, so fewer of them are run."""
+    engine = switched(fp32_engine, kind, layout)
+    generated = engine.generate(known.prompt_ids, GreedySampler(), max_tokens=num_tokens)
+    assert list(generated.ids) == known.greedy_ids[:num_tokens]
+
+
+@prompts
+@attention_kinds
+@pytest.mark.parametrize("layout", [KvLayout.CONTIGUOUS, KvLayout.NONE])
+def test_top_logits_of_every_step(
+    known: Known, kind: AttentionKind, layout: KvLayout, fp32_engine: Engine
+) -> None:
+    engine = switched(fp32_engine, kind, layout)
+    text = torch.tensor([known.prompt_ids + known.greedy_ids[:-1]])
+    batch = engine.open_batch(text, output_tokens=1)
+    with torch.inference_mode():
+        logits = engine.decoder.forward(
+            batch.tokens[:, :-1], batch.cache, batch.rotary, NullProbe(), all_rows=True
+        )
+    for row, step in zip(logits[len(known.prompt_ids) - 1 :], known.steps, strict=True):
+        expected = torch.tensor(step["logits"])
+        torch.testing.assert_close(row.topk(4).values, expected, atol=2e-3, rtol=0)
+        assert int(row.argmax()) == step["ids"][0]
+
+
+def test_packed_weights_become_bf16(fp32_engine: Engine) -> None:
+    engine = load_engine(settings(MODEL))
+    assert engine.dtype.name == "bf16"
+    assert engine.dtype.dequantized_from == ("q4_1", "q8_0")
+    assert engine.manifest.parameters == 134_515_008
+    assert engine.manifest.stored_bytes == 2 * 134_515_008
+    assert fp32_engine.manifest.stored_bytes == 4 * 134_515_008
+    generated = engine.generate(KNOWN[0].prompt_ids, GreedySampler(), max_tokens=2)
+    assert list(generated.ids) == KNOWN[0].greedy_ids[:2]

@@ -1,0 +1,74 @@
+"""Two-layer decoders whose logits are known from another implementation, and engines that run them."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprof.architectures.config_json import parse_config
+from llmprof.architectures.manifest import expected_tensors
+from llmprof.architectures.source import resolve_model
+from llmprof.engine.engine import Engine
+from llmprof.schema.settings import RunConfig
+from tests.model_files import write_safetensors_folder
+
+Tensors = dict[str, npt.NDArray[np.generic]]
+
+_DATA = Path(__file__).parent / "data" / "tiny_decoders.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TinyDecoder:
+    name: str
+    config: Mapping[str, object]
+    logits: tuple[float, ...]
+    """At the last token of `PROMPT`."""
+    greedy_ids: tuple[int, ...]
+
+
+def _read() -> tuple[tuple[int, ...], tuple[TinyDecoder, ...]]:
+    data = json.loads(_DATA.read_text())
+    decoders = tuple(
+        TinyDecoder(name, case["config"], tuple(case["logits"]), tuple(case["greedy_ids"]))
+        for name, case in data["cases"].items()
+    )
+    return tuple(data["prompt_ids"]), decoders
+
+
+PROMPT, DECODERS = _read()
+LLAMA = DECODERS[0]
+
+
+def tensors_of(config: Mapping[str, object]) -> Tensors:
+    """The weights that the known logits belong to: each tensor drawn from a seed of its name."""
+    shapes = expected_tensors(parse_config(config, name="tiny"))
+    return {name: _tensor(name, shape) for name, shape in shapes.items()}
+
+
+def _tensor(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+    drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape) * 0.2
+    is_gain = len(shape) == 1 and "norm" in name
+    return (drawn + is_gain).astype(np.float32)
+
+
+def write_decoder(folder: Path, decoder: TinyDecoder, *, shards: int = 1) -> Path:
+    return write_safetensors_folder(
+        folder, decoder.config, tensors_of(decoder.config), shards=shards
+    )
+
+
+def settings(path: Path | str = "any", **groups: object) -> RunConfig:
+    """`attention={"kind": "standard"}`, ...; a workload that fits the tiny models."""
+    workload = {"prompt_tokens": len(PROMPT), "output_tokens": 8}
+    workload |= groups.pop("workload", {})  # type: ignore[arg-type]
+    return RunConfig.model_validate({"model": str(path), "workload": workload, **groups})
+
+
+def load_engine(config: RunConfig) -> Engine:
+    """On one CPU thread."""
+    source = resolve_model(config.model, weights=config.weights.source)
+    return Engine.load(source, config, device="cpu", threads=1, host_available_bytes=2**33)

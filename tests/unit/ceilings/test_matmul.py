@@ -1,0 +1,113 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from llmprof.ceilings import matmul
+from llmprof.ceilings.matmul import (
+    best_contenders,
+    flops,
+    measure_matmuls,
+    race_contenders,
+)
+from llmprof.ceilings.matmul_kernels import (
+    MatmulKernel,
+    Shape,
+    float32_precision,
+    matmul_dtypes,
+    matmul_kernels,
+)
+from llmprof.ceilings.timing import Stopwatch
+from llmprof.store.progress import NullProgress
+
+SMALL: tuple[Shape, ...] = ((32, 48, 64), (64, 64, 64), (128, 96, 64))
+
+
+@pytest.fixture(autouse=True)
+def few_small_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "_SHAPES_CPU", SMALL)
+
+
+class ModelledTime(Stopwatch):
+    """Time by what a kernel says of itself: its product returns the seconds it takes."""
+
+    def time_s(self, call: Callable[[], object]) -> float:
+        taken_s = call()
+        assert isinstance(taken_s, float)
+        return taken_s
+
+
+def modelled(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Shape], float]) -> None:
+    kernel = MatmulKernel("modelled", "bf16", lambda shape: lambda: seconds(shape))
+    monkeypatch.setattr(matmul, "matmul_kernels", lambda dtype, device: (kernel,))
+
+
+def test_a_multiply_add_is_two_operations() -> None:
+    assert flops((2, 3, 5)) == 60
+
+
+def test_the_fastest_shape_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    modelled(monkeypatch, lambda shape: flops(shape) / (2e9 if shape == SMALL[1] else 1e9))
+    found = best_contenders("bf16", "cpu", ModelledTime("cpu"), budget_s=10, call_s=1)
+    assert found[0].shape == SMALL[1]
+    assert len(found) == 3
+
+
+def test_a_slow_dtype_is_measured_at_its_smallest_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    modelled(monkeypatch, lambda shape: flops(shape) / 1e6)
+    found = best_contenders("bf16", "cpu", ModelledTime("cpu"), budget_s=10, call_s=0.1)
+    assert [one.shape for one in found] == [SMALL[0]]
+
+
+def test_short_products_are_timed_in_batches_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    modelled(monkeypatch, lambda shape: 1e-4)
+    (first, *_) = best_contenders("bf16", "cpu", ModelledTime("cpu"), budget_s=10, call_s=1)
+    assert first.batch == 20
+    assert first.flops_per_call == 20 * 2 * 128 * 96 * 64
+    (rates,) = race_contenders([first], Stopwatch("cpu"), budget_s=0.0, at_least=2)
+    assert len(rates.per_s) == 2
+
+
+@pytest.mark.parametrize("dtype", matmul_dtypes("cpu"))
+def test_kernels_multiply_random_operands(dtype: str) -> None:
+    for kernel in matmul_kernels(dtype, "cpu"):
+        product = kernel.prepare((32, 48, 64))()
+        assert isinstance(product, torch.Tensor)
+        assert product.shape == (32, 48)
+        assert product.float().std() > 0
+
+
+def test_every_dtype_of_the_cpu_gets_a_ceiling() -> None:
+    ceilings, caveats = measure_matmuls("cpu", budget_s=0.2, progress=NullProgress())
+    assert caveats == ()
+    assert [ceiling.dtype for ceiling in ceilings] == ["fp32", "bf16", "fp16", "int8"]
+    for ceiling in ceilings:
+        assert (ceiling.m, ceiling.n, ceiling.k) in SMALL
+        assert ceiling.flops_per_s >= ceiling.median_flops_per_s > 0
+
+
+def test_a_dtype_that_torch_refuses_is_named_and_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*operands: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError("'_int_mm' is not there\nwith a second line")
+
+    monkeypatch.setattr(torch, "_int_mm", refuse)
+    ceilings, (caveat,) = measure_matmuls("cpu", budget_s=0.1, progress=NullProgress())
+    assert [ceiling.dtype for ceiling in ceilings] == ["fp32", "bf16", "fp16"]
+    assert caveat.code == "dtype-unavailable"
+    assert "int8" in caveat.message
+    assert "'_int_mm' is not there" in caveat.message
+    assert "second line" not in caveat.message
+
+
+def test_float32_is_full_unless_tf32_is_meant() -> None:
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with float32_precision("fp32"):
+            assert torch.get_float32_matmul_precision() == "highest"
+        with float32_precision("tf32"):
+            assert torch.get_float32_matmul_precision() == "high"
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
