@@ -66,12 +66,19 @@ def test_text_to_ids_and_back(known: Known, tokenizer: Tokenizer) -> None:
 
 
 @prompts
-@attention_kinds
-@pytest.mark.parametrize(("layout", "num_tokens"), [(KvLayout.CONTIGUOUS, 48), (KvLayout.NONE, 12)])
+@pytest.mark.parametrize(
+    ("kind", "layout", "num_tokens"),
+    [
+        (AttentionKind.FLASH, KvLayout.CONTIGUOUS, 48),
+        (AttentionKind.STANDARD, KvLayout.CONTIGUOUS, 12),
+        (AttentionKind.FLASH, KvLayout.NONE, 6),
+        (AttentionKind.STANDARD, KvLayout.NONE, 6),
+    ],
+)
 def test_greedy_ids(
     known: Known, kind: AttentionKind, layout: KvLayout, num_tokens: int, fp32_engine: Engine
 ) -> None:
-    """Without a cache every step computes the whole context again, so fewer of them are run."""
+    """In full where a step is cheap; the next test has every step of every switch."""
     engine = switched(fp32_engine, kind, layout)
     generated = engine.generate(known.prompt_ids, GreedySampler(), max_tokens=num_tokens)
     assert list(generated.ids) == known.greedy_ids[:num_tokens]

@@ -1,0 +1,228 @@
+"""`llmprof run` from the command line to the run file, on small random models and on the demo model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from llmprof.analysis.report import build_report
+from llmprof.cli.app import execute
+from llmprof.engine.engine_workload import EngineWorkload
+from llmprof.engine.probe import Probe
+from llmprof.instruments.injection import HostSleep
+from llmprof.instruments.snapshot import snapshot
+from llmprof.profiler import measure, profile
+from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.cost import Phase
+from llmprof.schema.ledger import Ledger, Part
+from llmprof.schema.run import RunRecord
+from llmprof.schema.settings import RunConfig
+from llmprof.store.runs import find_run
+from tests.records import a_run_record
+from tests.tiny_decoders import LLAMA, write_decoder
+
+SMALL = {
+    "weights": {"dtype": "fp32"},
+    "execution": {"threads": 1},
+    "workload": {"prompt_tokens": 8, "output_tokens": 4},
+    "measure": {"warmup": 1, "rounds": 3},
+}
+
+
+@pytest.fixture(autouse=True)
+def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own folder and known cached ceilings: measuring them has its own tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLMPROF_DIR", raising=False)
+    ceilings: Ceilings = a_run_record().ceilings
+    monkeypatch.setattr("llmprof.profiler.cached_ceilings", lambda *_, **__: ceilings)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    return str(write_decoder(tmp_path / "tiny", LLAMA))
+
+
+def small_run(model: str, **groups: dict[str, object]) -> RunRecord:
+    return profile(RunConfig.model_validate({"model": model} | SMALL | groups))
+
+
+def test_a_record_holds_every_pass_and_its_readings(tiny: str) -> None:
+    record = small_run(tiny)
+
+    assert record.status == "complete"
+    assert record.phases == (Phase.PREFILL, Phase.DECODE)
+    assert [len(round_.steps) for round_ in record.rounds] == [4, 4, 4]
+    assert len(record.grouped) == 3
+    assert all(round_.before and round_.after for round_ in (*record.rounds, *record.grouped))
+    assert all(step.groups for round_ in record.grouped for step in round_.steps)
+    assert not any(step.groups for round_ in record.rounds for step in round_.steps)
+    assert {step.shape.phase for step in record.counted} == {Phase.PREFILL, Phase.DECODE}
+    assert not any(op.missing_formula for step in record.counted for op in step.ops)
+    assert record.output_sha256 is not None
+    assert RunRecord.model_validate_json(record.model_dump_json()) == record
+
+
+def test_passes_that_are_not_asked_for_are_not_made(tiny: str) -> None:
+    record = small_run(tiny, measure={"warmup": 0, "rounds": 3, "passes": ["clean"]})
+
+    assert record.grouped == ()
+    assert record.counted == ()
+    report = build_report(record)
+    assert report.ledgers == ()
+    assert {caveat.code for caveat in report.caveats} >= {"no-ledger"}
+
+
+def test_a_synthetic_context_is_decode_alone_at_that_context(tiny: str) -> None:
+    record = small_run(
+        tiny, workload={"prompt_tokens": 16, "output_tokens": 4, "context": "synthetic"}
+    )
+
+    assert record.phases == (Phase.DECODE,)
+    assert [step.shape.cached_tokens for step in record.rounds[0].steps] == [16, 17, 18]
+
+
+def test_random_weights_are_stamped(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(dict(LLAMA.config)))
+    record = small_run(str(path), weights={"dtype": "fp32", "source": "random"})
+
+    assert record.engine.random_weights
+    assert "random-weights" in {caveat.code for caveat in build_report(record).caveats}
+
+
+def part(ledger: Ledger, wanted: Part) -> float:
+    return next(entry.time_s.point for entry in ledger.parts if entry.part is wanted)
+
+
+def test_a_host_sleep_is_found_in_the_host_part(tiny: str) -> None:
+    config = RunConfig.model_validate({"model": tiny} | SMALL)
+    sleep_s = 0.005
+
+    def ledger_with(inject: bool) -> Ledger:
+        workload = open_workload(config)
+        record = measure(
+            workload,
+            config,
+            device="cpu",
+            threads=1,
+            inject=(lambda probe: sleepy(probe)) if inject else None,
+        )
+        report = build_report(record)
+        return next(ledger for ledger in report.ledgers if ledger.phase is Phase.DECODE)
+
+    def sleepy(probe: Probe) -> Probe:
+        return HostSleep(probe, sleep_s)
+
+    base, slept = ledger_with(False), ledger_with(True)
+
+    # The sleep itself never ends early; a busy machine may wake the thread late.
+    assert part(slept, Part.HOST) - part(base, Part.HOST) >= 0.9 * sleep_s
+    assert part(slept, Part.LOSS) - part(base, Part.LOSS) < 0.5 * sleep_s
+    total = sum(entry.time_s.point for entry in slept.parts)
+    assert total == pytest.approx(slept.step_s.point, rel=0.05)
+
+
+def open_workload(config: RunConfig) -> EngineWorkload:
+    from llmprof.architectures.source import resolve_model
+    from llmprof.engine.engine import Engine
+
+    source = resolve_model(config.model, weights=config.weights.source)
+    engine = Engine.load(source, config, device="cpu", threads=1, host_available_bytes=2**33)
+    return EngineWorkload(engine, config)
+
+
+def test_the_command_prints_writes_and_keeps(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", tiny, "--dtype", "fp32", "--threads", "1", "--rounds", "3"]
+    arguments += ["--prompt-tokens", "8", "--output-tokens", "4", "--set", "measure.warmup=1"]
+
+    assert execute([*arguments, "-o", "report.html", "-o", "roofline.svg"]) == 0
+
+    out, err = capsys.readouterr()
+    assert "PREFILL" in out
+    assert "DECODE" in out
+    assert "run file" in out
+    assert "rounds 3/3" in err
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert b"<svg" in (tmp_path / "roofline.svg").read_bytes()
+    assert find_run("@last").settings.workload.prompt_tokens == 8
+
+    assert execute([*arguments, "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["schema"] == "llmprof.report/1"
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["absent.gguf"], 2, "absent.gguf"),
+        (["TINY", "--prompt-tokens", "4096"], 2, "4096"),
+        (["TINY", "--set", "kv_cache.layout=paged"], 7, "kv_cache.layout"),
+        (["TINY", "--set", "weights.quantization=int4"], 7, "weights.quantization"),
+        (["llama-3.1-70b", "--random-weights"], 7, "GiB"),
+        (["llama-3.1-8b"], 2, "weights.source=random"),
+        (["TINY", "-o", "report.docx"], 2, ".docx"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_measuring(
+    tiny: str,
+    arguments: list[str],
+    code: int,
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [tiny if word == "TINY" else word for word in arguments]
+
+    assert execute(["run", "--quiet", *words]) == code
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert problem in err
+
+
+def test_an_interrupt_keeps_what_was_measured(tiny: str, tmp_path: Path) -> None:
+    """A real SIGINT in the middle of the rounds: exit 130, and a run file marked partial."""
+    program = (
+        "import llmprof.profiler as profiler\n"
+        "from tests.records import a_run_record\n"
+        "profiler.cached_ceilings = lambda *_, **__: a_run_record().ceilings\n"
+        "from llmprof.cli.app import main; main()"
+    )
+    small_flags = ["--threads", "1", "--prompt-tokens", "8", "--output-tokens", "4"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "run", tiny, "--rounds", "5000", *small_flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "rounds 4/5000" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "run file" in out
+    record = find_run("@last")
+    assert record.status == "partial"
+    assert 4 <= len(record.rounds) < 5000
+
+
+def test_the_environment_is_that_of_the_run(tiny: str) -> None:
+    record = small_run(tiny)
+    assert record.environment.threads == 1
+    assert record.environment.fingerprint == snapshot("cpu", 1).fingerprint
+    assert abs(time.time_ns() / 1e9 - record.created.timestamp()) < 600

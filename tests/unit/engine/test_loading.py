@@ -1,0 +1,123 @@
+"""Weights in memory: fused, converted, and accounted for tensor by tensor."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from llmprof.architectures.config_json import parse_config
+from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.source import ModelSource, resolve_model
+from llmprof.engine.attention import make_attention
+from llmprof.engine.dtypes import ComputeDtype, compute_dtype
+from llmprof.engine.loading import LoadedWeights, load_weights
+from llmprof.engine.safetensors_tensors import SafetensorsTensors
+from llmprof.errors import InputError
+from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
+from llmprof.schema.settings import AttentionKind, WeightDtype, WeightSource
+from tests.model_files import tiny_config, tiny_hf_tensors, write_safetensors_folder
+from tests.tiny_decoders import DECODERS, tensors_of
+
+
+def source_of(model: ModelConfig) -> ModelSource:
+    manifest = manifest_from_config(model, "fp32")
+    return ModelSource(model.name, "config", model, manifest, (), None, has_weights=False)
+
+
+def load(source: ModelSource, weights: WeightSource, dtype: str = "fp32") -> LoadedWeights:
+    attention = make_attention(AttentionKind.FLASH)
+    return load_weights(source, weights, ComputeDtype(dtype), attention=attention, device="cpu")
+
+
+def test_projections_of_one_input_are_one_matrix(tmp_path: Path) -> None:
+    decoder = next(decoder for decoder in DECODERS if decoder.name == "all_biases")
+    tensors = tensors_of(decoder.config)
+    folder = write_safetensors_folder(tmp_path, decoder.config, tensors, shards=2)
+    layer = load(resolve_model(str(folder)), WeightSource.FILE).decoder.layers[1]
+
+    def stacked(*names: str) -> torch.Tensor:
+        return torch.from_numpy(np.concatenate([tensors[f"model.layers.1.{n}"] for n in names]))
+
+    attention = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    assert torch.equal(layer.qkv.weight, stacked(*(f"{name}.weight" for name in attention)))
+    assert layer.qkv.bias is not None
+    assert torch.equal(layer.qkv.bias, stacked(*(f"{name}.bias" for name in attention)))
+    assert torch.equal(layer.gate_up.weight, stacked("mlp.gate_proj.weight", "mlp.up_proj.weight"))
+    assert torch.equal(layer.down.weight, stacked("mlp.down_proj.weight"))
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+def test_the_manifest_is_that_of_the_configuration(decoder: object, tmp_path: Path) -> None:
+    config = getattr(decoder, "config")  # noqa: B009
+    folder = write_safetensors_folder(tmp_path, config, tensors_of(config))
+    source = resolve_model(str(folder))
+    loaded = load(source, WeightSource.FILE, "bf16")
+    expected = manifest_from_config(source.config, "bf16")
+    by_name = {tensor.name: tensor for tensor in loaded.manifest.tensors}
+    assert by_name == {tensor.name: tensor for tensor in expected.tensors}
+    assert loaded.manifest.origin == "engine"
+
+
+def test_a_tied_head_is_the_embedding_itself() -> None:
+    model = parse_config(tiny_config(tie_word_embeddings=True), name="tiny")
+    decoder = load(source_of(model), WeightSource.RANDOM).decoder
+    assert decoder.head.weight is decoder.embedding
+
+
+def test_random_weights_are_the_same_every_time_and_keep_activations_in_size() -> None:
+    model = parse_config(tiny_config(hidden_size=256, head_dim=64), name="tiny")
+    first, again = (load(source_of(model), WeightSource.RANDOM) for _ in range(2))
+    assert first.random
+    layer = first.decoder.layers[0]
+    assert torch.equal(layer.qkv.weight, again.decoder.layers[0].qkv.weight)
+    assert not torch.equal(layer.qkv.weight, first.decoder.layers[1].qkv.weight)
+    x = torch.randn(50, 256, generator=torch.Generator().manual_seed(0))
+    assert float(layer.qkv(x).std()) == pytest.approx(1, abs=0.1)
+    assert torch.equal(first.decoder.final_norm(x[:1]).abs() > 0, x[:1].abs() > 0)
+
+
+def test_random_biases_are_zero() -> None:
+    model = parse_config(tiny_config(attention_bias=True), name="tiny")
+    layer = load(source_of(model), WeightSource.RANDOM).decoder.layers[0]
+    assert layer.qkv.bias is not None
+    assert not layer.qkv.bias.any()
+
+
+def test_a_tensor_that_no_shard_holds(tmp_path: Path) -> None:
+    folder = write_safetensors_folder(tmp_path, tiny_config(), tiny_hf_tensors())
+    reader = SafetensorsTensors([folder / "model.safetensors"])
+    with pytest.raises(InputError, match="'nowhere' is in none"):
+        reader.read_into("nowhere", torch.empty(1))
+
+
+def test_a_shard_that_is_no_safetensors_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 64)
+    with pytest.raises(InputError, match=r"bad\.safetensors"):
+        SafetensorsTensors([tmp_path / "bad.safetensors"])
+
+
+def stored(**bytes_by_dtype: int) -> WeightManifest:
+    return WeightManifest(
+        origin="safetensors",
+        tensors=tuple(
+            TensorSpec(name=dtype, shape=(1,), stored_dtype=dtype, stored_bytes=number)
+            for dtype, number in bytes_by_dtype.items()
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "manifest", "expected"),
+    [
+        (WeightDtype.AS_STORED, stored(fp32=10), ComputeDtype("fp32")),
+        (WeightDtype.AS_STORED, stored(fp32=10, fp16=500), ComputeDtype("fp16")),
+        (WeightDtype.AS_STORED, stored(fp32=9, q8_0=5), ComputeDtype("bf16", ("q8_0",))),
+        (WeightDtype.FP32, stored(bf16=10), ComputeDtype("fp32")),
+        (WeightDtype.FP32, stored(q6_k=1, q4_k=1), ComputeDtype("fp32", ("q4_k", "q6_k"))),
+    ],
+)
+def test_the_dtype_of_a_run(
+    wanted: WeightDtype, manifest: WeightManifest, expected: ComputeDtype
+) -> None:
+    assert compute_dtype(wanted, manifest) == expected
