@@ -205,12 +205,13 @@ def _bpe(
     unk_token: str | None = None,
     **options: bool,
 ) -> BPE:
-    try:
-        return BPE(vocab=vocabulary.ids, merges=merges, unk_token=unk_token, **options)
-    except Exception as error:  # the library raises no other
-        raise InputError(
-            f"{vocabulary.where}: the tokenizer's merges are damaged: {error}"
-        ) from error
+    ids = vocabulary.ids
+    for left, right in merges:
+        if not (left in ids and right in ids and left + right in ids):
+            raise InputError(
+                f"{vocabulary.where}: the merge of '{left}' and '{right}' is not in the vocabulary"
+            )
+    return BPE(vocab=ids, merges=merges, unk_token=unk_token, **options)
 
 
 def _recognise_special(tokenizer: tokenizers.Tokenizer, vocabulary: _Vocabulary) -> None:

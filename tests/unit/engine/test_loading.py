@@ -17,7 +17,7 @@ from llmprof.errors import InputError
 from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import AttentionKind, WeightDtype, WeightSource
 from tests.model_files import tiny_config, tiny_hf_tensors, write_safetensors_folder
-from tests.tiny_decoders import DECODERS, tensors_of
+from tests.tiny_decoders import DECODERS, TinyDecoder, tensors_of, write_decoder
 
 
 def source_of(model: ModelConfig) -> ModelSource:
@@ -48,10 +48,8 @@ def test_projections_of_one_input_are_one_matrix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
-def test_the_manifest_is_that_of_the_configuration(decoder: object, tmp_path: Path) -> None:
-    config = getattr(decoder, "config")  # noqa: B009
-    folder = write_safetensors_folder(tmp_path, config, tensors_of(config))
-    source = resolve_model(str(folder))
+def test_the_manifest_is_that_of_the_configuration(decoder: TinyDecoder, tmp_path: Path) -> None:
+    source = resolve_model(str(write_decoder(tmp_path, decoder)))
     loaded = load(source, WeightSource.FILE, "bf16")
     expected = manifest_from_config(source.config, "bf16")
     by_name = {tensor.name: tensor for tensor in loaded.manifest.tensors}

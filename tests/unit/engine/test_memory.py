@@ -1,0 +1,71 @@
+import pytest
+import torch
+
+from llmprof.engine.engine import Engine
+from llmprof.engine.memory import check_memory, out_of_memory_explained, predicted_memory
+from llmprof.errors import CapabilityError, MeasurementFailedError
+from tests.published import LLAMA_3_1_8B
+from tests.tiny_decoders import settings
+from tests.unit.engine.test_loading import source_of
+
+LONG = settings(workload={"prompt_tokens": 8000, "output_tokens": 192, "batch": 4})
+WEIGHT_BYTES = 8_030_261_248 * 2
+KV_BYTES = 4 * 8192 * 131_072
+"""Sequences, tokens, bytes per token."""
+
+
+def test_the_prediction() -> None:
+    need = predicted_memory(LLAMA_3_1_8B, LONG, "bf16")
+    assert need.weight_bytes == WEIGHT_BYTES
+    assert need.kv_bytes == KV_BYTES
+    # residual stream, then the feed forward's input, gate, up and product: the largest moment
+    assert need.activation_bytes == 4 * 8000 * 2 * (4096 + 4096 + 3 * 14336)
+
+
+def test_a_filled_cache_needs_no_prefill() -> None:
+    synthetic = settings(
+        workload={"prompt_tokens": 8000, "output_tokens": 192, "batch": 4, "context": "synthetic"}
+    )
+    need = predicted_memory(LLAMA_3_1_8B, synthetic, "bf16")
+    assert need.kv_bytes == KV_BYTES
+    assert need.activation_bytes < 4 * 2**20
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers() -> None:
+    need = predicted_memory(LLAMA_3_1_8B, LONG, "bf16")
+    enough = int(need.total_bytes)
+    check_memory(need, name="big", device="cpu", host_available_bytes=enough)
+    with pytest.raises(CapabilityError) as caught:
+        check_memory(need, name="big", device="cpu", host_available_bytes=2**30)
+    line = caught.value.line()
+    for part in ("big needs 21.5 GiB on cpu", "15.0 GiB weights", "4.00 GiB KV", "1.00 GiB are"):
+        assert part in line
+
+
+def test_nothing_is_loaded_that_cannot_fit() -> None:
+    config = settings(weights={"source": "random"})
+    with pytest.raises(CapabilityError, match=r"llama-3\.1-8b needs"):
+        Engine.load(
+            source_of(LLAMA_3_1_8B), config, device="cpu", threads=1, host_available_bytes=2**30
+        )
+
+
+def test_running_out_is_one_line() -> None:
+    with (
+        pytest.raises(MeasurementFailedError, match="out of memory while testing"),
+        out_of_memory_explained("testing"),
+    ):
+        torch.empty(2**62, dtype=torch.int8)
+
+
+def test_a_gpu_that_runs_out_is_one_line() -> None:
+    with (
+        pytest.raises(MeasurementFailedError, match="out of memory"),
+        out_of_memory_explained("testing"),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_other_errors_pass_through() -> None:
+    with pytest.raises(RuntimeError, match="size mismatch"), out_of_memory_explained("testing"):
+        raise RuntimeError("size mismatch")
