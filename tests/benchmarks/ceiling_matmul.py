@@ -17,6 +17,7 @@ import torch
 from llmprof.ceilings.live import LiveCeilings
 from llmprof.ceilings.matmul import measure_matmuls
 from llmprof.engine.workload import CeilingNeeds
+from llmprof.instruments.contention import ContentionMeter
 from llmprof.instruments.snapshot import resolve_threads, snapshot
 from llmprof.store.progress import NullProgress
 
@@ -45,6 +46,7 @@ def main() -> int:
     torch.set_num_threads(threads)
     needs = CeilingNeeds(64 << 20, arguments.dtype, None, ())
     live = LiveCeilings(needs, snapshot("cpu", threads))
+    meter = ContentionMeter(threads)
     ours: list[float] = []
     sweep: dict[Shape, list[float]] = {shape: [] for shape in SHAPES}
     with torch.inference_mode():
@@ -56,7 +58,9 @@ def main() -> int:
                 ours.append(live.read(0.0).matmul_flops_per_s)
         once, _caveats = measure_matmuls("cpu", budget_s=5.0, progress=NullProgress())
     cached = next(one for one in once if one.dtype == arguments.dtype)
+    waited = meter.stop().run_queue_fraction
     print(f"{arguments.dtype} matmul, {threads} threads")
+    print(f"  waited for a core: {'unknown' if waited is None else f'{waited:.1%}'}")
     print(f"  live {reading.matmul_shape}: {_text(ours)}")
     m, n, k = cached.m, cached.n, cached.k
     print(

@@ -23,6 +23,7 @@ from llmprof.ceilings.live import LiveCeilings
 from llmprof.ceilings.pool import Stream, random_pool
 from llmprof.ceilings.timing import Stopwatch, repeat
 from llmprof.engine.workload import CeilingNeeds
+from llmprof.instruments.contention import ContentionMeter
 from llmprof.instruments.snapshot import resolve_threads, snapshot
 
 WANTED = 0.95
@@ -50,6 +51,7 @@ def main() -> int:
     live = LiveCeilings(CeilingNeeds(size, "bf16", None, ()), snapshot("cpu", threads))
     stream = Stream(random_pool(size, "cpu", torch.float32))
     stopwatch = Stopwatch("cpu")
+    meter = ContentionMeter(threads)
     rates: dict[str, list[float]] = {"ours": []}
     with tempfile.TemporaryDirectory() as folder:
         name, loop = _compiled_loop(Path(folder), threads)
@@ -60,7 +62,9 @@ def main() -> int:
             rates["ours"].append(reading.read_bytes_per_s)
             for rival, read in rivals.items():
                 rates[rival].append(_best_rate(read, stream, stopwatch))
+    waited = meter.stop().run_queue_fraction
     print(f"read of {arguments.mib} MiB, {threads} threads, ours: {reading.read_kernel}")
+    print(f"  waited for a core: {'unknown' if waited is None else f'{waited:.1%}'}")
     return _report(rates)
 
 
