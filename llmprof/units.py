@@ -89,7 +89,7 @@ def count(value: float, digits: int = 3) -> str:
 
 def exact(value: float) -> str:
     """Every digit of a whole number: 134515008 -> "134,515,008"; a fraction keeps its own."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,}"
 
 
 def percent(fraction: float, digits: int = 2) -> str:

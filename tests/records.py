@@ -4,7 +4,7 @@ A `PhasePlan` says what is true (time of each op, host time, work); `a_run_recor
 that a perfect profiler would have written about it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -13,7 +13,6 @@ from llmprof.schema.ceilings import CeilingReading, Ceilings, FixedCost, SkinnyR
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.environment import CacheLevel, CpuInfo, Environment
 from llmprof.schema.measurement import Caveat
-from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.report import Report
 from llmprof.schema.run import (
     Contention,
@@ -29,6 +28,7 @@ from llmprof.schema.run import (
     Warmup,
 )
 from llmprof.schema.settings import RunConfig
+from tests.smollm2 import a_manifest, a_model
 from tests.step_plans import (
     ALPHA_S,
     MATMUL_FLOPS_PER_S,
@@ -63,59 +63,8 @@ QUIET = Contention(
     steal_fraction=0.0,
     pressure_fraction=0.01,
     canary_hz=3.0e9,
+    worst_thread_fraction=0.003,
 )
-
-
-def a_model() -> ModelConfig:
-    """SmolLM2-135M."""
-    return ModelConfig(
-        name="smollm2-135m",
-        model_type="llama",
-        num_hidden_layers=30,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_attention_heads=9,
-        num_key_value_heads=3,
-        head_dim=64,
-        vocab_size=49152,
-        max_position_embeddings=8192,
-        rope_theta=100_000.0,
-        tie_word_embeddings=True,
-        torch_dtype="bf16",
-    )
-
-
-def a_manifest(model: ModelConfig | None = None) -> WeightManifest:
-    """Every tensor of a llama model with a tied head, stored in bf16."""
-    model = model or a_model()
-    hidden, inner = model.hidden_size, model.intermediate_size
-    layer = {
-        "self_attn.q_proj": (model.query_size, hidden),
-        "self_attn.k_proj": (model.kv_size, hidden),
-        "self_attn.v_proj": (model.kv_size, hidden),
-        "self_attn.o_proj": (hidden, model.query_size),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-        "input_layernorm": (hidden,),
-        "post_attention_layernorm": (hidden,),
-    }
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens": (model.vocab_size, hidden)}
-    for index in range(model.num_hidden_layers):
-        shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
-    shapes["model.norm"] = (hidden,)
-    return WeightManifest(
-        origin="gguf",
-        tensors=tuple(
-            TensorSpec(
-                name=f"{name}.weight",
-                shape=shape,
-                stored_dtype="bf16",
-                stored_bytes=2 * int(np.prod(shape)),
-            )
-            for name, shape in shapes.items()
-        ),
-    )
 
 
 def a_reading(
@@ -176,12 +125,13 @@ def an_environment() -> Environment:
 
 
 def _steps(
-    plans: Sequence[PhasePlan], start_s: float, scale: float, *, grouped: bool
+    plans: Sequence[PhasePlan], start_s: float, scales: Iterator[float], *, grouped: bool
 ) -> list[StepSample]:
-    """Samples of one round, one phase after the other, `scale` times as long as the truth."""
+    """Samples of one round, one phase after the other, each a scale times as long as the truth."""
     samples = []
     for plan in plans:
         for index in range(plan.steps):
+            scale = next(scales)
             slow = scale * plan.grouped_slowdown if grouped else scale
             groups = _group_times(plan, slow) if grouped else ()
             duration_s = plan.host_s
@@ -230,8 +180,9 @@ def a_run_record(
     phases: Sequence[PhasePlan] | None = None,
     *,
     rounds: int = 8,
-    grouped_rounds: int = 4,
+    grouped_rounds: int | None = None,
     noise: float = 0.01,
+    step_noise: float = 0.0,
     seed: int = 1,
     readings: bool = True,
     read_bytes_per_s: Sequence[float] | float = READ_BYTES_PER_S,
@@ -244,12 +195,14 @@ def a_run_record(
     random_weights: bool = False,
     status: str = "complete",
     settings: RunConfig | None = None,
-    settled: bool = True,
+    alpha_spread: float = 0.05,
+    settled: bool | None = True,
     caveats: tuple[Caveat, ...] = (),
 ) -> RunRecord:
-    """A run file of `rounds` clean and `grouped_rounds` grouped rounds of the planned phases.
+    """A run file of `rounds` clean and `grouped_rounds` (as many) grouped rounds of the phases.
 
-    Step times of a round are the truth times exp(N(0, noise)). `read_bytes_per_s` may be a list of
+    Step times of a round are the truth times exp(N(0, noise)), and each step of it times
+    exp(N(0, step_noise)). `read_bytes_per_s` may be a list of
     rounds + 1 values: the readings between the rounds. `contention` may be one value per round.
     """
     plans = tuple(phases or (model_phase(Phase.PREFILL), model_phase(Phase.DECODE)))
@@ -270,6 +223,10 @@ def a_run_record(
     ]
     quiet = [contention] * rounds if isinstance(contention, Contention) else list(contention)
 
+    def scales(of_round: float) -> Iterator[float]:
+        while True:
+            yield of_round * (float(np.exp(rng.normal(0.0, step_noise))) if step_noise else 1.0)
+
     def one_round(index: int, *, grouped: bool) -> Round:
         scale = float(np.exp(rng.normal(0.0, noise))) if noise else 1.0
         judged = readings and not grouped
@@ -277,11 +234,12 @@ def a_run_record(
             index=index,
             before=ceilings[index] if judged else None,
             after=ceilings[index + 1] if judged else None,
-            steps=tuple(_steps(plans, float(index), scale, grouped=grouped)),
+            steps=tuple(_steps(plans, float(index), scales(scale), grouped=grouped)),
             contention=QUIET if grouped else quiet[index],
         )
 
-    prompt = plans[0].new_tokens if plans[0].phase == Phase.PREFILL else plans[0].cached_tokens
+    first = plans[0]
+    prompt = first.new_tokens if first.phase == Phase.PREFILL else first.cached_tokens or 1
     return RunRecord(
         id="20261129T154500Z-smollm2-135m-b1-p512-1a2b3c4d",
         created=datetime(2026, 11, 29, 15, 45, tzinfo=UTC),
@@ -293,7 +251,7 @@ def a_run_record(
             {
                 "model": "smollm2-135m-instruct",
                 "workload": {
-                    "batch": plans[0].batch,
+                    "batch": first.batch,
                     "prompt_tokens": prompt,
                     "output_tokens": plans[-1].steps + 1,
                 },
@@ -322,11 +280,16 @@ def a_run_record(
             environment=an_environment(),
             bandwidth=(),
             compute=(),
-            fixed_cost=FixedCost(alpha_s=alpha_s, spread=0.05, method="intercept of parallel add"),
+            fixed_cost=FixedCost(
+                alpha_s=alpha_s, spread=alpha_spread, method="intercept of parallel add"
+            ),
         ),
         warmup=Warmup(rounds=3, settled=settled, step_s=(0.0121, 0.0112, 0.0111)),
         rounds=tuple(one_round(index, grouped=False) for index in range(rounds)),
-        grouped=tuple(one_round(index, grouped=True) for index in range(grouped_rounds)),
+        grouped=tuple(
+            one_round(index, grouped=True)
+            for index in range(rounds if grouped_rounds is None else grouped_rounds)
+        ),
         counted=_counted(plans) if counted else (),
         own_cost=OwnCost(
             probe_calls_per_step=12.0,

@@ -134,14 +134,16 @@ def model_phase(
 
 
 def step_shape(plan: PhasePlan, index: int = 0) -> StepShape:
+    """A decode's context grows: in the cache, or in what is computed again without one."""
     grown = index if plan.phase == Phase.DECODE else 0
+    cached = plan.phase == Phase.PREFILL or plan.cached_tokens > 0
     return StepShape(
         phase=plan.phase,
         sequences=(
             SequenceShape(
                 count=plan.batch,
-                new_tokens=plan.new_tokens,
-                cached_tokens=plan.cached_tokens + grown,
+                new_tokens=plan.new_tokens + (0 if cached else grown),
+                cached_tokens=plan.cached_tokens + (grown if cached else 0),
             ),
         ),
         logit_rows=plan.batch,

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprof.architectures.config_json import parse_config
-from llmprof.architectures.manifest import expected_tensors
-from llmprof.architectures.source import resolve_model
+from llmprof.architectures.manifest import expected_tensors, manifest_from_config
+from llmprof.architectures.source import ModelSource, resolve_model
 from llmprof.engine.engine import Engine
+from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import RunConfig
 from tests.model_files import write_safetensors_folder
 
@@ -61,11 +62,16 @@ def write_decoder(folder: Path, decoder: TinyDecoder, *, shards: int = 1) -> Pat
     )
 
 
-def settings(path: Path | str = "any", **groups: object) -> RunConfig:
-    """`attention={"kind": "standard"}`, ...; a workload that fits the tiny models."""
-    workload = {"prompt_tokens": len(PROMPT), "output_tokens": 8}
-    workload |= groups.pop("workload", {})  # type: ignore[arg-type]
+def settings(path: Path | str = "any", /, **groups: Mapping[str, object]) -> RunConfig:
+    """`attention={"kind": "standard"}`, ...; a workload that fits the tiny models by default."""
+    workload = {"prompt_tokens": len(PROMPT), "output_tokens": 8, **groups.pop("workload", {})}
     return RunConfig.model_validate({"model": str(path), "workload": workload, **groups})
+
+
+def on_paper(model: ModelConfig) -> ModelSource:
+    """A shape without files, for random weights."""
+    manifest = manifest_from_config(model, "bf16")
+    return ModelSource(model.name, "config", model, manifest, (), None, has_weights=False)
 
 
 def load_engine(config: RunConfig) -> Engine:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from llmprof.analysis.phases import step_time_s
+from llmprof.analysis.request_times import RequestTimes, request_times
 from llmprof.analysis.statistics import median_estimate
 from llmprof.schema.cost import Phase
 from llmprof.schema.measurement import Estimate, LatencyMeasurement
@@ -13,17 +14,33 @@ from llmprof.schema.run import Round
 
 
 def measure_latency(rounds: Sequence[Round]) -> LatencyMeasurement:
-    """TTFT, TPOT and ITL over rounds in which all sequences move in step.
+    """TTFT, TPOT and ITL: per round the median over its requests, or that of its common steps.
 
     Null where the workload has no such thing: no prefill, one output token, or steps that mix
-    prefill chunks and decodes (their requests do not start together).
+    prefill chunks and decodes without a note of which token is whose.
     """
+    if any(one.requests for one in rounds):
+        return _of_requests([request_times(one) for one in rounds])
     in_step = [one for one in rounds if _in_step(one)]
     return LatencyMeasurement(
         ttft_s=_median(_ttft_s(one) for one in in_step),
         tpot_s=_median(_tpot_s(one) for one in in_step),
         itl_s=_median(_itl_s(one) for one in in_step),
     )
+
+
+def _of_requests(rounds: Sequence[Sequence[RequestTimes]]) -> LatencyMeasurement:
+    return LatencyMeasurement(
+        ttft_s=_median(_middle([one.ttft_s for one in times]) for times in rounds),
+        tpot_s=_median(
+            _middle([one.tpot_s for one in times if one.tpot_s is not None]) for times in rounds
+        ),
+        itl_s=_median(_middle([gap for one in times for gap in one.itl_s]) for times in rounds),
+    )
+
+
+def _middle(values: Sequence[float]) -> float | None:
+    return float(np.median(values)) if values else None
 
 
 def _in_step(one: Round) -> bool:

@@ -54,7 +54,7 @@ def _slowest_first(split: StepSplit) -> list[OpGroup]:
 
 def _entry(group: OpGroup, splits: PhaseSplits) -> GroupEntry:
     center = splits.center.groups[group]
-    ops = splits.work.ops
+    ops = splits.work.fixed_cost.ops
     costs = splits.work.of(group)
     return GroupEntry(
         group=group,
@@ -68,6 +68,7 @@ def _entry(group: OpGroup, splits: PhaseSplits) -> GroupEntry:
         side=center.side,
         flops=sum(cost.flops for cost in costs),
         traffic=sum((cost.traffic for cost in costs), start=ByteTraffic()),
+        roof_bytes=sum(roof.roof_bytes for roof in center.roofs),
     )
 
 
@@ -120,7 +121,7 @@ def _sensitivities(split: StepSplit) -> tuple[Sensitivity, ...]:
 
 def _link_time_s(group: GroupSplit, part: Part) -> float:
     """Measured time that goes with `part` of the group's links: its roof share, loss included."""
-    if group.is_small or not group.link_s:
+    if group.is_small or not group.has_link:
         return 0.0
     share = sum(roof.link_by_part().get(part, 0.0) for roof in group.roofs) / group.link_s
     return (group.time_s - group.fixed_cost_s) * share

@@ -14,11 +14,13 @@ SECOND_SHARE = 0.30
 NAMED_SHARE = 0.15
 SATURATED = 0.80
 UNSATURATED = 0.60
+MIN_CONFIDENCE = 0.5
+"""An interval that covers less says nothing about how firm an answer is: that of one round is a point."""
 SIDES = (Limit.MEMORY, Limit.COMPUTE)
 
 
 def limit_shares(splits: PhaseSplits) -> tuple[LimitShare, ...]:
-    """Shares of the step, largest first: sides with their loss and fixed cost, small ops, host."""
+    """Shares of the step, largest first: sides with their loss and fixed cost, the rest whole."""
     shares = [
         LimitShare(limit=limit, share=splits.estimate(_share_of(limit)))
         for limit in splits.center.limits_s()
@@ -35,15 +37,20 @@ def what_limits(shares: Sequence[LimitShare]) -> Limit:
     return _decide({one.limit: one.share.point for one in shares})
 
 
-def is_firm(shares: Sequence[LimitShare]) -> bool:
-    """Whether the answer stays the same over the intervals of the two largest shares."""
+def answers(shares: Sequence[LimitShare]) -> frozenset[Limit]:
+    """Every answer that the intervals of the two largest shares leave possible."""
     first, *others = shares
     if not others:
-        return True
+        return frozenset({first.limit})
     second = others[0]
     against = {first.limit: first.share.low, second.limit: second.share.high}
     for_it = {first.limit: first.share.high, second.limit: second.share.low}
-    return _decide(against) == what_limits(shares) == _decide(for_it)
+    return frozenset({_decide(against), what_limits(shares), _decide(for_it)})
+
+
+def is_firm(shares: Sequence[LimitShare]) -> bool:
+    """Whether there is one answer alone; of intervals that cover too little none is firm."""
+    return shares[0].share.confidence >= MIN_CONFIDENCE and len(answers(shares)) == 1
 
 
 def named_parts(split: StepSplit) -> tuple[Part, ...]:
@@ -64,7 +71,10 @@ def limiting_sides(limit: Limit, shares: Sequence[LimitShare]) -> tuple[Limit, .
 
 
 def saturation_fraction(splits: PhaseSplits, sides: Sequence[Limit]) -> Estimate | None:
-    """Link time over time of the ops on `sides`; None where no side limits."""
+    """Link time over time of the ops on `sides`; None where no side limits.
+
+    Only groups with a link count, on both sides of the ratio: work in cache is no use of it.
+    """
     if not sides:
         return None
 
@@ -93,7 +103,9 @@ def saturation_of(fraction: Estimate | None) -> Saturation:
 
 
 def saturation_is_firm(fraction: Estimate) -> bool:
-    return class_of(fraction.low) == class_of(fraction.high)
+    return fraction.confidence >= MIN_CONFIDENCE and class_of(fraction.low) == class_of(
+        fraction.high
+    )
 
 
 def _decide(shares: Mapping[Limit, float]) -> Limit:

@@ -5,15 +5,24 @@
 The maximum is taken per op, since ops run one after the other; alpha is added per group, where
 the number of dispatched ops is known (`step_split`). Williams, Waterman and Patterson, "Roofline",
 CACM 52(4), 2009, applied to single kernels.
+
+Of the bytes, weights and KV always count. KV writes are billed at the read ceiling: the least that
+they can take, and of a decode step one token beside a whole context that is read. What one op hands
+to the next (activations, scores, logits, copies) counts where one call's does not fit in the
+last-level cache; else (and where no cache size is known) a cache may hold it, and it is an
+interval from zero to all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llmprof.analysis.rates import Rates
-from llmprof.schema.cost import OpCost
+from llmprof.schema.ceilings import BandwidthCeiling, MemoryOp
+from llmprof.schema.cost import ByteTraffic, OpCost
 from llmprof.schema.environment import Environment
 from llmprof.schema.ledger import Part, Side
+
+_FAR_LEVELS = ("DRAM", "HBM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,8 @@ class OpRoof:
     compute_s: float
     bytes_by_part: dict[Part, float]
     """What `memory_s` carries, split by kind."""
+    cached_bytes: float
+    """Traffic that a cache may serve and that no link carries."""
 
     @property
     def side(self) -> Side:
@@ -33,39 +44,76 @@ class OpRoof:
     def link_s(self) -> float:
         return max(self.memory_s, self.compute_s)
 
+    @property
+    def roof_bytes(self) -> float:
+        return sum(self.bytes_by_part.values())
+
     def link_by_part(self) -> dict[Part, float]:
         """`link_s` as parts of the ledger: the bytes of a memory-side op, or its arithmetic."""
         if self.side == Side.COMPUTE:
             return {Part.COMPUTE: self.compute_s}
-        total = sum(self.bytes_by_part.values())
+        total = self.roof_bytes
         if not total:
             return {}
         return {part: self.memory_s * size / total for part, size in self.bytes_by_part.items()}
 
 
-def op_roof(op: OpCost, rates: Rates, cache_bytes: int) -> OpRoof:
-    """Links of `op`; its activations count where one call's do not fit in the last-level cache."""
-    traffic = op.traffic
-    spilled = traffic.activations if traffic.activations / op.calls > cache_bytes else 0.0
-    by_part = {
-        Part.MEMORY_WEIGHTS: traffic.weights,
-        Part.MEMORY_KV: traffic.kv_read + traffic.kv_write,
-        Part.MEMORY_OTHER: traffic.scores + traffic.logits + traffic.copies + spilled,
-    }
+def op_roof(op: OpCost, rates: Rates, cache_bytes: int | None) -> OpRoof:
+    by_part = _bytes_by_part(op, cache_bytes)
+    roof_bytes = sum(by_part.values())
     return OpRoof(
-        memory_s=sum(by_part.values()) / rates.read_bytes_per_s,
+        memory_s=roof_bytes / rates.read_bytes_per_s,
         compute_s=op.flops / rates.flops_per_s(op.compute_dtype),
         bytes_by_part=by_part,
+        cached_bytes=op.traffic.total - roof_bytes,
     )
 
 
-def link_time_s(ops: Iterable[OpCost], rates: Rates, cache_bytes: int) -> float:
+def _bytes_by_part(op: OpCost, cache_bytes: int | None) -> dict[Part, float]:
+    handed_on = _handed_on(op.traffic)
+    spills = cache_bytes is not None and handed_on / op.calls > cache_bytes
+    return {
+        Part.MEMORY_WEIGHTS: op.traffic.weights,
+        Part.MEMORY_KV: op.traffic.kv_read + op.traffic.kv_write,
+        Part.MEMORY_OTHER: handed_on if spills else 0.0,
+    }
+
+
+def _handed_on(traffic: ByteTraffic) -> float:
+    """What one op writes and the next one reads."""
+    return traffic.activations + traffic.scores + traffic.logits + traffic.copies
+
+
+def roof_bytes(ops: Iterable[OpCost], cache_bytes: int | None) -> float:
+    """Bytes of `ops` that count toward the roof."""
+    return sum(sum(_bytes_by_part(op, cache_bytes).values()) for op in ops)
+
+
+def link_time_s(ops: Iterable[OpCost], rates: Rates, cache_bytes: int | None) -> float:
     """The least time that `ops` take one after the other, without any fixed cost."""
     return sum(op_roof(op, rates, cache_bytes).link_s for op in ops)
 
 
-def last_level_cache_bytes(environment: Environment) -> int:
-    """Cache in front of memory that the run's threads can fill; 0 where it is not known."""
+def last_level_cache_bytes(
+    environment: Environment, bandwidth: Sequence[BandwidthCeiling]
+) -> int | None:
+    """Cache in front of memory that the run's threads can fill; None where it is not known.
+
+    As the system reports it, unless reading showed less: a virtual machine may be told of a whole
+    socket's cache that others fill too. No buffer that was read at memory's own speed was in cache.
+    """
+    reported = _reported_cache_bytes(environment)
+    if not reported:
+        return None
+    far = [
+        one.buffer_bytes
+        for one in bandwidth
+        if one.op == MemoryOp.READ and one.level in _FAR_LEVELS
+    ]
+    return min([reported, *far])
+
+
+def _reported_cache_bytes(environment: Environment) -> int:
     if environment.gpu is not None:
         return environment.gpu.l2_bytes or 0
     caches = environment.cpu.caches

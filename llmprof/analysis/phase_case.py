@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from llmprof.analysis.op_roof import link_time_s
 from llmprof.analysis.phases import measure_phase
 from llmprof.analysis.rates import Rates, median_rates
-from llmprof.analysis.roofline import phase_points, step_roof_fraction
+from llmprof.analysis.roofline import (
+    Timing,
+    median_step_rates,
+    phase_points,
+    step_roof_fraction,
+)
 from llmprof.analysis.splits import PhaseSplits, split_phase
 from llmprof.analysis.step_split import StepWork
 from llmprof.analysis.step_work import median_step_work
@@ -25,10 +30,18 @@ class PhaseCase:
     clean: RoundSelection
     grouped: RoundSelection
     rates: Rates | None
+    """Of the median step."""
     work: StepWork | None
     splits: PhaseSplits | None
     roof_fraction: Estimate | None
-    points: tuple[RooflinePoint, ...]
+
+    @property
+    def points(self) -> tuple[RooflinePoint, ...]:
+        """Empty without readings, or for a step that has no least time."""
+        if self.work is None or self.rates is None or self.roof_fraction is None:
+            return ()
+        whole = Timing(time_s=self.measurement.step_s, roof_fraction=self.roof_fraction, share=1.0)
+        return phase_points(self.phase, self.work, whole, self.rates, self.splits)
 
 
 def gather_phase(
@@ -39,23 +52,23 @@ def gather_phase(
     if measurement is None:
         return None
     work = median_step_work(record, clean.rounds, phase)
-    splits = None
+    rates = median_rates(clean.rounds, record.ceilings)
     fraction = None
-    points: tuple[RooflinePoint, ...] = ()
-    if work is not None:
-        splits = split_phase(record, clean.rounds, grouped.rounds, phase, work)
+    if work is not None and rates is not None:
         fraction = step_roof_fraction(record, clean.rounds, phase, work)
-        points = phase_points(record, clean.rounds, phase, work, measurement.step_s, splits)
+        rates = median_step_rates(rates, work, measurement.step_s, fraction)
+    splits = None
+    if work is not None:
+        splits = split_phase(record, clean.rounds, grouped.rounds, phase, work, rates)
     return PhaseCase(
         phase=phase,
         measurement=measurement,
         clean=clean,
         grouped=grouped,
-        rates=median_rates(clean.rounds, record.ceilings),
+        rates=rates,
         work=work,
         splits=splits,
         roof_fraction=fraction,
-        points=points,
     )
 
 

@@ -15,6 +15,7 @@ from llmprof.analysis.statistics import (
     relative_spread,
     resistant_slope,
 )
+from llmprof.analysis.tokens import tokens_by_step
 from llmprof.analysis.validity import RoundSelection
 from llmprof.schema.cost import Phase, StepShape
 from llmprof.schema.measurement import Estimate, PhaseMeasurement
@@ -79,14 +80,14 @@ def measure_phase(selection: RoundSelection, phase: Phase) -> PhaseMeasurement |
     rounds = [step.round for step in steps]
     shape = median_shape(rounds, phase)
     step_s = median_estimate([step.step_s for step in steps])
-    rate = _new_tokens_per_s(rounds, phase, step_s)
+    rate = _tokens_per_s(rounds, phase, step_s)
     return PhaseMeasurement(
         phase=phase,
         num_steps=sum(len(steps_of(one, phase)) for one in rounds),
         num_rounds=len(steps),
         num_rejected_rounds=len(selection.reasons),
         num_sequences=shape.num_sequences,
-        context_tokens=round(shape.cached_tokens / shape.num_sequences),
+        context_tokens=round(_attended_tokens(shape) / shape.num_sequences),
         step_s=step_s,
         step_spread=step_spread(rounds, phase),
         new_tokens_per_s=rate,
@@ -95,27 +96,57 @@ def measure_phase(selection: RoundSelection, phase: Phase) -> PhaseMeasurement |
 
 
 def step_spread(rounds: Sequence[Round], phase: Phase) -> float:
-    """IQR over median of the single steps, their linear growth with the context taken out.
+    """Spread of single steps: within a round where it has several, else between the rounds.
 
-    A context that grows from step to step makes later steps longer: that is work, not noise.
+    Of several steps per round it is the median over rounds of the spread around the round's own
+    median, since what drifts between rounds moves the ceilings too, cancels in the ratios to them,
+    and stands in the interval of the step. With one step per round there is nothing else to go by.
     """
-    samples = [sample for one in rounds for sample in steps_of(one, phase)]
-    times_s = np.array([step_time_s(sample) for sample in samples])
-    cached = np.array([float(sample.shape.cached_tokens) for sample in samples])
-    growth_s = resistant_slope(cached, times_s) * (cached - np.median(cached))
-    return relative_spread(times_s - growth_s)
+    by_round = [steps for one in rounds if (steps := steps_of(one, phase))]
+    several = [steps for steps in by_round if len(steps) > 1]
+    if several:
+        return _spread_within(several)
+    return relative_spread(step_time_s(step) for steps in by_round for step in steps)
 
 
-def _new_tokens_per_s(rounds: Sequence[Round], phase: Phase, step_s: Estimate) -> Estimate:
+def _spread_within(by_round: Sequence[Sequence[StepSample]]) -> float:
+    """Linear growth with the context is taken out: it is work, not noise."""
+    contexts = [
+        np.array([float(_attended_tokens(step.shape)) for step in steps]) for steps in by_round
+    ]
+    times_s = [np.array([step_time_s(step) for step in steps]) for steps in by_round]
+    relative = [one / np.median(one) for one in times_s]
+    every = np.concatenate(contexts)
+    growth = resistant_slope(every, np.concatenate(relative))
+    flat = [
+        one - growth * (context - np.median(every))
+        for one, context in zip(relative, contexts, strict=True)
+    ]
+    return float(np.median([relative_spread(one) for one in flat]))
+
+
+def _attended_tokens(shape: StepShape) -> int:
+    """Cached ones and new ones: without a cache all of them are new."""
+    return shape.cached_tokens + shape.new_tokens
+
+
+def _tokens_per_s(rounds: Sequence[Round], phase: Phase, step_s: Estimate) -> Estimate:
     """All sequences together. The reciprocal of the step where every step brings as many tokens."""
-    samples = [steps_of(one, phase) for one in rounds]
-    tokens = {sample.shape.new_tokens for steps in samples for sample in steps}
-    if len(tokens) == 1:
-        return reciprocal(step_s, tokens.pop())
+    tokens = [
+        [
+            count
+            for count, sample in zip(tokens_by_step(one), one.steps, strict=True)
+            if sample.shape.phase == phase
+        ]
+        for one in rounds
+    ]
+    every = {count for counts in tokens for count in counts}
+    if len(every) == 1:
+        return reciprocal(step_s, every.pop())
     return median_estimate(
         [
-            sum(sample.shape.new_tokens for sample in steps) / sum(map(step_time_s, steps))
-            for steps in samples
+            sum(counts) / sum(step_time_s(sample) for sample in steps_of(one, phase))
+            for one, counts in zip(rounds, tokens, strict=True)
         ]
     )
 

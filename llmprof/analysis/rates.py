@@ -1,7 +1,7 @@
 """The ceilings that a step is judged by: those that were read right before and right after it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from llmprof.schema.ceilings import CeilingReading, Ceilings
@@ -24,6 +24,17 @@ class Rates:
         if dtype == self.matmul_dtype:
             return self.matmul_flops_per_s
         return self.other_flops_per_s.get(dtype, self.matmul_flops_per_s)
+
+    def scaled(self, factor: float) -> "Rates":
+        """Every link so many times as fast."""
+        return replace(
+            self,
+            read_bytes_per_s=factor * self.read_bytes_per_s,
+            matmul_flops_per_s=factor * self.matmul_flops_per_s,
+            other_flops_per_s={
+                dtype: factor * rate for dtype, rate in self.other_flops_per_s.items()
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)

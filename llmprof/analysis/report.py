@@ -7,6 +7,8 @@ from llmprof.analysis.ledger import build_ledger
 from llmprof.analysis.phase_case import gather_phase
 from llmprof.analysis.phases import step_time_s
 from llmprof.analysis.roof import build_roof
+from llmprof.analysis.serving import measure_serving
+from llmprof.analysis.serving_caveats import serving_caveats
 from llmprof.analysis.validity import select_rounds
 from llmprof.analysis.verdict import judge_phase
 from llmprof.errors import InputError
@@ -26,11 +28,13 @@ def build_report(record: RunRecord) -> Report:
     gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
     cases = [case for case in gathered if case is not None]
     verdicts = tuple(judge_phase(record, case, roof) for case in cases)
+    serving = measure_serving(record, clean.rounds)
     return Report(
         run=record,
         roof=roof,
         phases=tuple(case.measurement for case in cases),
         latency=measure_latency(clean.rounds),
+        serving=serving,
         costs=tuple(case.work.cost for case in cases if case.work is not None),
         points=tuple(point for case in cases for point in case.points),
         ledgers=tuple(
@@ -39,7 +43,7 @@ def build_report(record: RunRecord) -> Report:
             if case.splits is not None
         ),
         verdicts=verdicts,
-        caveats=build_caveats(record, cases, roof),
+        caveats=(*build_caveats(record, cases, roof), *serving_caveats(record, serving)),
         headline=headline(cases, verdicts),
     )
 

@@ -1,7 +1,7 @@
 """The roof of a run: what its live readings say, with their intervals."""
 
 from collections.abc import Callable, Sequence
-from statistics import fmean
+from statistics import fmean, mode
 
 from llmprof.analysis.rates import adjacent_readings, distinct_readings
 from llmprof.analysis.statistics import bounded_estimate, median_estimate, ratio_estimate
@@ -14,7 +14,8 @@ from llmprof.schema.run import Round
 def build_roof(rounds: Sequence[Round], ceilings: Ceilings) -> Roof | None:
     """Medians over the rounds of the readings beside them, as `rates.median_rates` has them.
 
-    None where no reading was taken: then nothing can be judged.
+    The kernel named is the one that won most readings. None where no reading was taken: then nothing
+    can be judged.
     """
     readings = distinct_readings(rounds)
     if not readings:
@@ -25,7 +26,7 @@ def build_roof(rounds: Sequence[Round], ceilings: Ceilings) -> Roof | None:
     return Roof(
         read_bytes_per_s=read,
         read_level=readings[0].read_level,
-        read_kernel=readings[0].read_kernel,
+        read_kernel=mode(reading.read_kernel for reading in readings),
         matmul_flops_per_s=matmul,
         matmul_dtype=readings[0].matmul_dtype,
         ridge_flops_per_byte=matmul.point / read.point,

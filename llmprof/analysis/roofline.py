@@ -1,14 +1,14 @@
 """Points on the roofline: each phase, and decode's projections and attention apart."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmprof.analysis.op_roof import link_time_s
+from llmprof.analysis.op_roof import link_time_s, roof_bytes
 from llmprof.analysis.phases import round_steps
-from llmprof.analysis.rates import Rates, median_rates, round_rates
+from llmprof.analysis.rates import Rates, round_rates
 from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.statistics import bounded_estimate, reciprocal
-from llmprof.analysis.step_split import StepSplit, StepWork
+from llmprof.analysis.step_split import StepWork
 from llmprof.schema.cost import PROJECTIONS, OpCost, OpGroup, Phase
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.report import RooflinePoint
@@ -56,20 +56,29 @@ def step_roof_fraction(
     )
 
 
+def median_step_rates(
+    rates: Rates, work: StepWork, step_s: Estimate, fraction: Estimate | None
+) -> Rates:
+    """The rates that go with the median step: the least time at them over it is the roof fraction.
+
+    `rates` are the medians over the rounds. Where ceilings and steps drift together, the ratio of
+    two medians is not the median of the ratios; one factor on every link makes them agree, so that
+    points, ledger and verdict all tell the same fraction.
+    """
+    if fraction is None:
+        return rates
+    least_s = link_time_s(work.cost.ops, rates, work.cache_bytes)
+    return rates.scaled(least_s / (fraction.point * step_s.point))
+
+
 def phase_points(
-    record: RunRecord,
-    rounds: Sequence[Round],
     phase: Phase,
     work: StepWork,
-    step_s: Estimate,
+    whole: Timing,
+    rates: Rates,
     splits: PhaseSplits | None,
 ) -> tuple[RooflinePoint, ...]:
-    """The phase itself, then its parts where group times exist. Empty without readings."""
-    rates = median_rates(rounds, record.ceilings)
-    fraction = step_roof_fraction(record, rounds, phase, work)
-    if rates is None or fraction is None:
-        return ()
-    whole = Timing(time_s=step_s, roof_fraction=fraction, share=1.0)
+    """The phase itself, then its parts where group times exist, at the rates of the median step."""
     points = [_point(phase.value, phase, work.cost.ops, whole, rates, work.cache_bytes)]
     if phase == Phase.DECODE and splits is not None:
         points += [
@@ -88,31 +97,15 @@ def _part_point(
 ) -> RooflinePoint | None:
     timed = [group for group in groups if group in splits.center.groups]
     ops = [op for group in timed for op in splits.work.of(group)]
-    time_s = splits.estimate(_time_of(timed))
+    time_s = splits.estimate(lambda split: split.time_of(timed))
     if not ops or time_s.low <= 0:
         return None
     timing = Timing(
         time_s=time_s,
-        roof_fraction=splits.estimate(_fraction_of(timed)),
+        roof_fraction=splits.estimate(lambda split: split.fraction_of(timed)),
         share=time_s.point / splits.center.step_s,
     )
     return _point(label, phase, ops, timing, rates, splits.work.cache_bytes)
-
-
-def _time_of(groups: Sequence[OpGroup]) -> Callable[[StepSplit], float]:
-    return lambda split: sum(
-        split.groups[group].time_s for group in groups if group in split.groups
-    )
-
-
-def _fraction_of(groups: Sequence[OpGroup]) -> Callable[[StepSplit], float]:
-    time_of = _time_of(groups)
-
-    def fraction(split: StepSplit) -> float:
-        links = sum(split.groups[group].link_s for group in groups if group in split.groups)
-        return links / time_of(split)
-
-    return fraction
 
 
 def _point(
@@ -121,23 +114,23 @@ def _point(
     ops: Sequence[OpCost],
     timing: Timing,
     rates: Rates,
-    cache_bytes: int,
+    cache_bytes: int | None,
 ) -> RooflinePoint | None:
     """None for work without FLOPs or without required bytes: it has no place on these axes."""
     flops = sum(op.flops for op in ops)
-    required = sum(op.traffic.required for op in ops)
+    required = roof_bytes(ops, cache_bytes)
     if not flops or not required:
         return None
-    with_activations = sum(op.traffic.total for op in ops)
+    every_byte = sum(op.traffic.total for op in ops)
     return RooflinePoint(
         label=label,
         phase=phase,
         dtype=max(ops, key=lambda op: op.flops).compute_dtype,
         flops=flops,
         bytes_required=required,
-        bytes_with_activations=with_activations,
+        bytes_with_activations=every_byte,
         intensity_flops_per_byte=flops / required,
-        intensity_low_flops_per_byte=flops / with_activations,
+        intensity_low_flops_per_byte=flops / every_byte,
         achieved_flops_per_s=reciprocal(timing.time_s, flops),
         achieved_bytes_per_s=reciprocal(timing.time_s, required),
         attainable_flops_per_s=flops / link_time_s(ops, rates, cache_bytes),

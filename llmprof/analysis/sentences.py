@@ -13,6 +13,7 @@ LIMIT_WORDS = {
     Limit.MEMORY: "memory side",
     Limit.COMPUTE: "compute side",
     Limit.FIXED_COST: "fixed cost of small ops",
+    Limit.ELEMENTWISE: "elementwise work in cache",
     Limit.HOST: "host",
     Limit.COMMUNICATION: "communication",
     Limit.MIXTURE: "mixture",
@@ -21,7 +22,7 @@ LIMIT_WORDS = {
 _MEMORY_WORDS = {
     Part.MEMORY_WEIGHTS: "weights",
     Part.MEMORY_KV: "KV cache",
-    Part.MEMORY_OTHER: "logits, scores and copies",
+    Part.MEMORY_OTHER: "scores, copies and activations",
 }
 
 
@@ -60,8 +61,9 @@ def link_clause(
 ) -> str:
     """How fast the limiting link ran, against its ceiling and against the bare kernel.
 
-    `fraction` is that of the ceiling, `dtypes` are those multiplied in, `main_part` is what most of
-    the memory traffic is for, `skinny` the bare kernel's fraction of the read ceiling.
+    `fraction` is that of the ceiling, `rates` are those of the phase's median step, `dtypes` are
+    those multiplied in, `main_part` is what most of the memory traffic is for, `skinny` the bare
+    kernel's fraction of the read ceiling.
     """
     share = units.percent(fraction)
     if len(sides) > 1 or (sides[0] == Limit.COMPUTE and len(dtypes) > 1):
@@ -70,13 +72,13 @@ def link_clause(
         ceiling = rates.flops_per_s(dtypes[0])
         return (
             f"its matrix products run at {units.flops_per_s(fraction * ceiling)}, {share} of the "
-            f"{units.flops_per_s(ceiling)} {dtypes[0]} matmul ceiling"
+            f"{units.flops_per_s(ceiling)} {dtypes[0]} matmul ceiling of its rounds"
         )
     achieved = fraction * rates.read_bytes_per_s
     kernel = f" (skinny matmul kernel alone: {units.percent(skinny)})" if skinny else ""
     return (
         f"its ops move data, mostly {_MEMORY_WORDS[main_part]}, at {units.bytes_per_s(achieved)}, "
-        f"{share} of the {units.bytes_per_s(rates.read_bytes_per_s)} read ceiling{kernel}"
+        f"{share} of the {units.bytes_per_s(rates.read_bytes_per_s)} read ceiling of its rounds{kernel}"
     )
 
 

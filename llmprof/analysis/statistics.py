@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from llmprof.schema.measurement import Estimate
 
 CONFIDENCE = 0.95
+FEW_SAMPLES = 6
+"""From here on min..max of independent samples covers the median with 95 %."""
 
 
 def median_estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
@@ -97,8 +99,14 @@ def reciprocal(estimate: Estimate, numerator: float) -> Estimate:
 
 
 def relative_spread(samples: Iterable[float]) -> float:
-    """Interquartile range over median."""
-    low, middle, high = np.quantile(np.fromiter(samples, dtype=float), (0.25, 0.5, 0.75))
+    """Interquartile range over median; of fewer than six samples the whole range over it.
+
+    Quartiles of so few are interpolated between neighbours and hide what lies outside: of four
+    samples one may be anything.
+    """
+    values = np.fromiter(samples, dtype=float)
+    outer = (0.25, 0.75) if len(values) >= FEW_SAMPLES else (0.0, 1.0)
+    low, middle, high = np.quantile(values, (outer[0], 0.5, outer[1]))
     return float((high - low) / middle)
 
 

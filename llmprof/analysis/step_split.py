@@ -8,9 +8,10 @@ What lies outside every group is not scaled: a sleeping host does not slow down 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
+from llmprof.analysis.fixed_cost import GroupFixedCost
 from llmprof.analysis.group_times import GroupedStep
 from llmprof.analysis.op_roof import OpRoof, op_roof
 from llmprof.analysis.rates import Rates
@@ -24,19 +25,20 @@ class StepWork:
     """What a step has to do, whatever the clock says."""
 
     cost: StepCost
-    ops: Mapping[OpGroup, int] | None
-    """Operators that torch dispatched per group; None without a counting pass."""
-    alpha_s: float
-    cache_bytes: int
+    fixed_cost: GroupFixedCost
+    cache_bytes: int | None
+    """Last-level cache; None where it is not known."""
+
+    @property
+    def variants(self) -> tuple["StepWork", ...]:
+        """With each value that alpha may have, the measured one first."""
+        return tuple(replace(self, fixed_cost=one) for one in self.fixed_cost.variants)
 
     def of(self, group: OpGroup) -> tuple[OpCost, ...]:
         return tuple(op for op in self.cost.ops if op.group == group)
 
     def fixed_cost_s(self, group: OpGroup) -> float:
-        """Alpha x ops; without a counting pass each call of a cost is one op, the least it can be."""
-        if self.ops is not None:
-            return self.alpha_s * self.ops.get(group, 0)
-        return self.alpha_s * sum(op.calls for op in self.of(group))
+        return self.fixed_cost.group_s(group, sum(op.calls for op in self.of(group)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +74,38 @@ class GroupSplit:
         return sum(roof.link_s for roof in self.roofs if roof.side == side)
 
     @property
-    def side(self) -> Side:
+    def has_link(self) -> bool:
+        """It multiplies matrices, or moves more that must cross memory than a cache may serve it.
+
+        A norm reads its gains and an append writes a few keys, but what they work on is in cache.
+        """
+        if any(roof.compute_s for roof in self.roofs):
+            return True
+        return sum(roof.roof_bytes for roof in self.roofs) > sum(
+            roof.cached_bytes for roof in self.roofs
+        )
+
+    @property
+    def side(self) -> Side | None:
+        """The longer link; None for work in cache."""
+        if not self.has_link:
+            return None
         compute = self.side_s(Side.COMPUTE)
         return Side.COMPUTE if compute > self.side_s(Side.MEMORY) else Side.MEMORY
 
     @property
     def is_small(self) -> bool:
-        """Fixed cost is the longer term of its roof and explains most of its time."""
-        return self.fixed_cost_s > max(self.link_s, self.time_s / 2)
+        """Fixed cost explains most of its time, and is longer than the link if it has one."""
+        link_s = self.link_s if self.has_link else 0.0
+        return self.fixed_cost_s > max(link_s, self.time_s / 2)
 
     def limits_s(self) -> dict[Limit, float]:
-        """The group's whole time by what limits it: fixed cost, or its ops' sides in proportion.
-
-        Ops that neither compute nor move required bytes (elementwise work in cache) are on the
-        memory side: their arithmetic is nothing beside the activations that they touch.
-        """
+        """The whole time by what limits it: fixed cost, work in cache, or sides in proportion."""
         if self.is_small:
             return {Limit.FIXED_COST: self.time_s}
-        compute = self.side_s(Side.COMPUTE) / self.link_s if self.link_s else 0.0
+        if not self.has_link:
+            return {Limit.ELEMENTWISE: self.time_s}
+        compute = self.side_s(Side.COMPUTE) / self.link_s
         return {Limit.MEMORY: self.time_s * (1 - compute), Limit.COMPUTE: self.time_s * compute}
 
 
@@ -131,7 +147,20 @@ class StepSplit:
     def link_s(self, limit: Limit) -> float:
         """Link time of the ops that `limit` counts: over its time it is how busy the link is."""
         side = Side.MEMORY if limit == Limit.MEMORY else Side.COMPUTE
-        return sum(group.side_s(side) for group in self.groups.values() if not group.is_small)
+        return sum(
+            group.side_s(side)
+            for group in self.groups.values()
+            if group.has_link and not group.is_small
+        )
+
+    def time_of(self, groups: Collection[OpGroup]) -> float:
+        return sum(self.groups[group].time_s for group in groups if group in self.groups)
+
+    def fraction_of(self, groups: Collection[OpGroup]) -> float:
+        """Link time of these groups over their time; 0 for groups that were not seen to take any."""
+        links_s = sum(self.groups[group].link_s for group in groups if group in self.groups)
+        time_s = self.time_of(groups)
+        return links_s / time_s if time_s > 0 else 0.0
 
 
 def split_step(

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from llmprof.analysis.fixed_cost import GroupFixedCost
 from llmprof.analysis.op_roof import last_level_cache_bytes
 from llmprof.analysis.phases import median_shape
 from llmprof.analysis.step_split import StepWork
@@ -22,9 +23,10 @@ def median_step_work(record: RunRecord, rounds: Sequence[Round], phase: Phase) -
     counted = counted_step(record, shape)
     return StepWork(
         cost=cost,
-        ops=None if counted is None else _ops_by_group(counted),
-        alpha_s=record.ceilings.fixed_cost.alpha_s,
-        cache_bytes=last_level_cache_bytes(record.environment),
+        fixed_cost=GroupFixedCost.of(
+            record.ceilings.fixed_cost, None if counted is None else _ops_by_group(counted)
+        ),
+        cache_bytes=last_level_cache_bytes(record.environment, record.ceilings.bandwidth),
     )
 
 
@@ -53,6 +55,8 @@ def _cost(record: RunRecord, shape: StepShape) -> StepCost | None:
         record.settings,
         compute_dtype=record.engine.compute_dtype,
         kv_dtype=record.engine.kv_dtype,
+        head_dim=record.model.head_dim,
+        kv_access=record.engine.kv_access,
     )
     try:
         return step_cost(record.model, record.weights, shape, options)

@@ -11,10 +11,12 @@ import numpy as np
 from llmprof.schema.run import Contention, Round
 
 MAX_RUN_QUEUE_FRACTION = 0.05
+"""Of the worst thread where the system tells of each, else of all together: a parallel op ends with
+its slowest thread, and waiting that is shared out among many is no smaller."""
 MAX_STEAL_FRACTION = 0.05
 MIN_CPU_PER_WALL = 0.95
 MAX_CLOCK_DROP = 0.15
-"""Below the run's median canary. A neighbour on the same physical core costs the canary up to 12 %
+"""Below the upper quartile of the run's canaries. A neighbour on the same physical core costs the canary up to 12 %
 on a quiet virtual machine (60 readings), and the live ceilings of the round slow down with it."""
 MAX_REJECTED_FRACTION = 0.30
 """A phase with more rejected rounds than this is not judged."""
@@ -53,9 +55,10 @@ def select_rounds(rounds: Sequence[Round]) -> RoundSelection:
 
 
 def _contended(contention: Contention, best_cpu_per_wall: float | None) -> str | None:
-    queue, steal = contention.run_queue_fraction, contention.steal_fraction
-    if queue is not None and queue > MAX_RUN_QUEUE_FRACTION:
+    delays = (contention.worst_thread_fraction, contention.run_queue_fraction)
+    if any(one is not None and one > MAX_RUN_QUEUE_FRACTION for one in delays):
         return "its threads waited for a CPU"
+    steal = contention.steal_fraction
     if steal is not None and steal > MAX_STEAL_FRACTION:
         return "the hypervisor gave the CPU to others"
     share = contention.cpu_per_wall

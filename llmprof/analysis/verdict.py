@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from llmprof import units
 from llmprof.analysis import limits
-from llmprof.analysis.checks import Check, ledger_checks, measurement_checks, not_over_counted
+from llmprof.analysis.checks import Check, measurement_checks, not_over_counted
+from llmprof.analysis.ledger_checks import ledger_checks
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.roof import skinny_fraction
 from llmprof.analysis.sentences import inconclusive_sentence, link_clause, verdict_sentence
@@ -14,6 +15,8 @@ from llmprof.schema.report import Roof
 from llmprof.schema.run import RunRecord
 from llmprof.schema.verdict import Evidence, Limit, Saturation, Verdict
 
+SAME_FRACTION = 0.10
+"""Of the read ceiling: half the width of a class of saturation."""
 _MEMORY_PARTS = (Part.MEMORY_WEIGHTS, Part.MEMORY_KV, Part.MEMORY_OTHER)
 
 
@@ -28,7 +31,7 @@ def judge_phase(record: RunRecord, case: PhaseCase, roof: Roof | None) -> Verdic
     fraction = limits.saturation_fraction(case.splits, sides)
     checks = (
         *measurement_checks(record, case),
-        *ledger_checks(record, case, sides, shares),
+        *ledger_checks(record, case, limit, sides, shares, fraction),
         *_over_counted(case.roof_fraction, fraction),
     )
     failed = tuple(check.reason for check in checks if not check.holds)
@@ -62,12 +65,14 @@ def _kernel_evidence(
     alone = _skinny(case)
     if Limit.MEMORY not in sides or fraction is None or alone is None:
         return ()
+    gap = abs(alone - fraction.point)
     return (
         Evidence(
-            statement="the skinny matmul kernel alone is as saturated as the whole memory side",
-            observed=alone,
-            threshold=limits.SATURATED,
-            supports=limits.class_of(alone) == limits.class_of(fraction.point),
+            statement="the skinny matmul kernel alone explains the memory side (distance of their "
+            "fractions of the read ceiling)",
+            observed=gap,
+            threshold=SAME_FRACTION,
+            supports=gap <= SAME_FRACTION,
         ),
     )
 

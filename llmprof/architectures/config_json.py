@@ -86,9 +86,9 @@ def _family(fields: Fields) -> Family:
     family = FAMILIES.get(model_type)
     if family is None:
         refuse_architecture(model_type, fields.where)
-    classes = fields.raw("architectures")
-    if isinstance(classes, list) and classes and family.architecture not in classes:
-        refuse_architecture(", ".join(map(str, classes)), fields.where)
+    classes = _names(fields, "architectures")
+    if classes and family.architecture not in classes:
+        refuse_architecture(", ".join(classes), fields.where)
     _refuse_quantization(fields)
     return family
 
@@ -121,8 +121,7 @@ def _refuse_variations(fields: Fields, family: Family) -> None:
             f"{fields.where}: the activation '{fields.text('hidden_act')}' is not supported; "
             "supported: silu"
         )
-    kinds = fields.raw("layer_types")
-    if isinstance(kinds, list) and not set(map(str, kinds)) <= _LAYER_TYPES:
+    if not set(_names(fields, "layer_types")) <= _LAYER_TYPES:
         raise CapabilityError(
             f"{fields.where}: 'layer_types' names layers other than {', '.join(_LAYER_TYPES)}"
         )
@@ -134,8 +133,7 @@ def _refuse_sliding(fields: Fields, family: Family, layers: int, positions: int)
     In Qwen models it holds from layer `max_window_layers` upwards. A mistral configuration
     without the field is taken as full attention: every published one states it.
     """
-    kinds = fields.raw("layer_types")
-    all_full = isinstance(kinds, list) and set(map(str, kinds)) == {"full_attention"}
+    all_full = set(_names(fields, "layer_types")) == {"full_attention"}
     if all_full or not fields.has("sliding_window"):
         return
     window = fields.integer("sliding_window", limits.ANY_INTEGER)
@@ -176,6 +174,16 @@ def _norm_eps(fields: Fields) -> float:
     if not fields.has("rms_norm_eps"):
         return _DEFAULT_NORM_EPS
     return fields.number("rms_norm_eps", limits.NORM_EPS)
+
+
+def _names(fields: Fields, key: str) -> tuple[str, ...]:
+    """A list of texts, or none."""
+    value = fields.raw(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        fields.wrong(key, "expected a list of texts")
+    return tuple(value)
 
 
 def _token_ids(fields: Fields, key: str) -> tuple[int, ...]:

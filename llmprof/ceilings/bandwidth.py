@@ -7,9 +7,11 @@ import torch
 
 from llmprof.ceilings.memory_levels import CacheSizes, far_level, label_sizes, probe_sizes
 from llmprof.ceilings.pool import Stream, budget_bytes, random_pool
+from llmprof.ceilings.quiet import is_contended
 from llmprof.ceilings.read_kernels import read_kernels
 from llmprof.ceilings.read_probe import ReadProbe, read_probes
 from llmprof.ceilings.timing import Call, Rates, Stopwatch, race, repeat
+from llmprof.instruments.contention import ContentionMeter
 from llmprof.schema.ceilings import BandwidthCeiling, MemoryOp
 from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat
@@ -18,7 +20,7 @@ _VISITS = 2
 """Each size is visited so often: what disturbs one second must not disturb one size alone."""
 _READ_SHARE = 0.6
 _FEWEST_REPEATS = 3
-_NEAREST_FIRST = ("L2", "LLC", "DRAM", "HBM")
+_NEAREST_FIRST = ("L2", "LLC", "L2 or DRAM", "LLC or DRAM", "L2 or HBM", "DRAM", "HBM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,11 @@ def measure_bandwidth(
     buffers = {part.nbytes: part for part in parts}
     stopwatch = Stopwatch(device)
 
-    reads = _best_reads(buffers, environment.threads, stopwatch, device, budget_s * _READ_SHARE)
+    meter = ContentionMeter(environment.threads)
+    reads = _best_reads(buffers, stopwatch, device, budget_s * _READ_SHARE)
+    contended = is_contended(meter.stop())
     rates = {read.buffer_bytes: read.rates.ceiling(device) for read in reads}
-    labels = label_sizes(rates, caches, far)
+    labels = label_sizes(rates, caches, far, contended=contended)
     busy = [buffers[size] for size in _sizes_of_other_ops(labels.levels)]
     others = list(_other_ops(busy, stopwatch, budget_s * (1 - _READ_SHARE)))
 
@@ -60,13 +64,12 @@ def measure_bandwidth(
 
 def _best_reads(
     buffers: Mapping[int, torch.Tensor],
-    threads: int,
     stopwatch: Stopwatch,
     device: str,
     budget_s: float,
 ) -> list[_Series]:
     """The best kernel at each size."""
-    kernels = read_kernels(device, threads)
+    kernels = read_kernels(device)
     probes = {
         size: read_probes(kernels, Stream(buffer), stopwatch) for size, buffer in buffers.items()
     }
@@ -100,8 +103,8 @@ def _best(size: int, by_kernel: Mapping[str, tuple[float, ...]], device: str) ->
 
 
 def _sizes_of_other_ops(levels: Mapping[int, str]) -> list[int]:
-    """The smallest buffer in the LLC, where there is one, and the largest buffer."""
-    return sorted({*sorted(size for size in levels if levels[size] == "LLC")[:1], max(levels)})
+    """The smallest buffer beyond L2, where caches are behind it, and the largest buffer."""
+    return sorted({*sorted(size for size in levels if levels[size] != "L2")[:1], max(levels)})
 
 
 def _other_ops(

@@ -1,92 +1,117 @@
-"""Alpha: what one op costs whatever its size."""
+"""Alpha: what one op costs whatever its size, and what sharing it among threads adds."""
 
-import itertools
+import functools
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Final
 
 import torch
 
-from llmprof.ceilings.memory_levels import CacheSizes
 from llmprof.ceilings.pool import random_tensor
-from llmprof.ceilings.timing import Rates, Stopwatch
+from llmprof.ceilings.quiet import is_contended
+from llmprof.ceilings.timing import Call, Rates, Stopwatch
+from llmprof.engine.kernels.native import compile_kernel, openmp_runtime
+from llmprof.instruments.contention import ContentionMeter
 from llmprof.schema.ceilings import FixedCost
 from llmprof.schema.environment import Environment
 
-_STEPS = (2, 3, 4, 5, 6, 7, 8)
-"""Sizes in eighths of the largest one."""
-_BYTES_PER_ELEMENT = 12
-"""Two float32 read, one written."""
-_GRAIN = 32_768
-"""Elements below which torch does not share an elementwise op among threads (at::internal)."""
-_MOST_ELEMENTS = 1 << 22
-_FITS = 9
-_FEWEST_FITS = 3
-_BUDGET_S = 0.5
-_REPEATS = 5
-_CALLS = 8
-_LAUNCHES = 100
+_NUMEL: Final = 576
+"""A row of activations of a small model: far below the size from which torch shares an op."""
+_ATTEMPTS: Final = 3
+_BATCHES: Final = 25
+_FEWEST_BATCHES: Final = 5
+_ATTEMPT_S: Final = 0.3
+"""A crowded machine may take so long for fewer batches: threads that wait for each other crawl there."""
+_CALLS: Final = 50
+"""Per batch: less than 0.1 ms, which is short enough to fall between two disturbances."""
+_LAUNCHES: Final = 100
+_GPU_REPEATS: Final = 9
+_SHARED: Final = "shared"
+_ALONE: Final = "alone"
 
 
 def measure_fixed_cost(environment: Environment, device: str) -> FixedCost:
-    """The cost on a CPU includes torch's dispatch from Python and waking the threads."""
-    if device == "cpu":
-        return _of_parallel_op(environment)
-    return _of_smallest_kernel(device)
+    """Alpha of a CPU (torch's dispatch from Python included) or of a GPU (kernels in a stream).
 
-
-def intercept(sizes: Sequence[float], times_s: Sequence[float]) -> float:
-    """Alpha of t = alpha + size / bandwidth, in seconds, by the Theil-Sen estimator.
-
-    Medians over pairs: a few disturbed times do not move it.
+    A roof must not be higher than what any op takes: alpha is the cheapest kind of op, each kind at
+    the best of many short batches. A disturbed measurement is repeated, and the least is kept.
     """
-    points = list(zip(sizes, times_s, strict=True))
-    slope = statistics.median(
-        (t2 - t1) / (x2 - x1) for (x1, t1), (x2, t2) in itertools.combinations(points, 2)
-    )
-    return statistics.median(t - slope * x for x, t in points)
-
-
-def _of_parallel_op(environment: Environment) -> FixedCost:
-    """Sizes stay in the L2 caches, where time grows linearly, and are large enough for all threads."""
-    in_l2 = CacheSizes.of(environment).l2_bytes // 2 // _BYTES_PER_ELEMENT
-    largest = min(max(in_l2, 8 * _GRAIN // _STEPS[0]), _MOST_ELEMENTS)
-    sizes = [largest * step // 8 for step in _STEPS]
-    fits: list[float] = []
-    deadline = time.perf_counter() + _BUDGET_S
-    while len(fits) < _FEWEST_FITS or (len(fits) < _FITS and time.perf_counter() < deadline):
-        fits.append(intercept(sizes, _times_of_add(sizes)))
-    alpha_s = statistics.median(fits)
-    method = f"torch.add(out=) on {environment.threads} threads, Python dispatch included: "
-    if (
-        alpha_s <= 0
-    ):  # the line is too steep or too noisy to have an intercept: say no more than true
-        smallest_s = min(_times_of_add(sizes[:1]))
-        return FixedCost(
-            alpha_s=smallest_s, spread=0.0, method=f"{method}time of {sizes[0]:,} elements"
-        )
+    if device != "cpu":
+        return _of_smallest_kernel(device)
+    with torch.inference_mode():
+        ops, regions = _tiny_ops(), _empty_regions(environment.threads)
+        times_s = _least_times_s({**ops, **regions})
+    by_kind_s = {kind: times_s[kind] for kind in ops}
+    cheapest = min(by_kind_s, key=lambda kind: by_kind_s[kind])
     return FixedCost(
-        alpha_s=alpha_s,
-        spread=Rates(tuple(fits)).spread,
-        method=f"{method}intercept over {len(sizes)} sizes in L2",
+        alpha_s=by_kind_s[cheapest],
+        spread=Rates(tuple(by_kind_s.values())).spread,
+        method=(
+            f"{cheapest}, the cheapest of {', '.join(ops)} on {_NUMEL} float32 by one thread, "
+            "called from Python"
+        ),
+        parallel_s=_parallel_s(times_s) if regions else None,
     )
 
 
-def _times_of_add(sizes: Sequence[int]) -> list[float]:
-    """Seconds per call at each size: the best of a few batches, sizes in turn."""
+def _tiny_ops() -> dict[str, Call]:
+    """Ops of a decode step that read and write a few cache lines, into memory that is there.
+
+    Partials, since a lambda's own call would count.
+    """
+    a, b, out = (random_tensor((_NUMEL,), "cpu", torch.float32) for _ in range(3))
+    return {
+        "add": functools.partial(torch.add, a, b, out=out),
+        "mul": functools.partial(torch.mul, a, b, out=out),
+        "copy_": functools.partial(out.copy_, a),
+        "rsqrt": functools.partial(torch.rsqrt, a, out=out),
+    }
+
+
+def _empty_regions(threads: int) -> dict[str, Call]:
+    """A kernel without work, on torch's pool and on the calling thread; none where that is the same."""
+    if threads == 1 or openmp_runtime() is None:
+        return {}
+    kernel = compile_kernel("nothing", 0, lambda body: None)
+    return {_SHARED: kernel, _ALONE: kernel.alone}
+
+
+def _parallel_s(times_s: Mapping[str, float]) -> float | None:
+    """None where the difference drowns in noise."""
+    extra_s = times_s[_SHARED] - times_s[_ALONE]
+    return extra_s if extra_s > 0 else None
+
+
+def _least_times_s(calls: Mapping[str, Call]) -> dict[str, float]:
+    """Seconds per call, the least of up to three attempts: noise only adds."""
+    meter = ContentionMeter(threads=1)
+    times_s: dict[str, float] = dict.fromkeys(calls, float("inf"))
+    for _ in range(_ATTEMPTS):
+        meter.start()
+        for name, time_s in _times_s(calls).items():
+            times_s[name] = min(times_s[name], time_s)
+        if not is_contended(meter.stop()):
+            break
+    return times_s
+
+
+def _times_s(calls: Mapping[str, Call]) -> dict[str, float]:
+    """Seconds per call, the best of its batches; batches of all take turns."""
     stopwatch = Stopwatch("cpu")
-    a, b, out = (random_tensor((max(sizes),), "cpu", torch.float32) for _ in range(3))
-    best = [float("inf")] * len(sizes)
-    for _ in range(_REPEATS):
-        for index, size in enumerate(sizes):
-            operands = a[:size], b[:size], out[:size]
-            best[index] = min(best[index], stopwatch.time_s(lambda o=operands: _add(*o)) / _CALLS)  # type: ignore[misc]
-    return best
+    batches_s: dict[str, list[float]] = {name: [] for name in calls}
+    deadline = time.perf_counter() + _ATTEMPT_S
+    for batch in range(_BATCHES):
+        if batch >= _FEWEST_BATCHES and time.perf_counter() > deadline:
+            break
+        for name, call in calls.items():
+            batches_s[name].append(stopwatch.time_s(functools.partial(_call_often, call)))
+    return {name: min(times) / _CALLS for name, times in batches_s.items()}
 
 
-def _add(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+def _call_often(call: Call) -> None:
     for _ in range(_CALLS):
-        torch.add(a, b, out=out)
+        call()
 
 
 def _of_smallest_kernel(device: str) -> FixedCost:
@@ -99,9 +124,9 @@ def _of_smallest_kernel(device: str) -> FixedCost:
             one.add_(1.0)
 
     launch_many()
-    rates = Rates(tuple(stopwatch.rate(launch_many, _LAUNCHES) for _ in range(_FITS)))
+    times_s = [stopwatch.time_s(launch_many) / _LAUNCHES for _ in range(_GPU_REPEATS)]
     return FixedCost(
-        alpha_s=1 / rates.median,
-        spread=rates.spread,
+        alpha_s=statistics.median(times_s),
+        spread=Rates(tuple(times_s)).spread,
         method=f"one-element kernel, {_LAUNCHES} back to back in a stream",
     )

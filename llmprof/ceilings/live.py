@@ -1,17 +1,19 @@
 """The ceilings that a run is judged by, read again and again between its rounds."""
 
 import time
+from collections.abc import Sequence
 
 import torch
 
-from llmprof.ceilings.matmul import Contender, best_contenders, race_contenders
+from llmprof.ceilings.matmul import best_contenders
 from llmprof.ceilings.matmul_kernels import float32_precision, matmul_dtypes
 from llmprof.ceilings.memory_levels import level_of
 from llmprof.ceilings.pool import Stream, random_pool
 from llmprof.ceilings.read_kernels import read_kernels
 from llmprof.ceilings.read_probe import ReadProbe, read_probes
 from llmprof.ceilings.skinny import MakeProduct, SkinnyProbe
-from llmprof.ceilings.timing import Stopwatch, race, repeat
+from llmprof.ceilings.timing import Call, Stopwatch, Turns, race, stored_rates, take_turns
+from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.dtypes import TORCH_DTYPES
 from llmprof.engine.linear import Linear, kernel_name
 from llmprof.engine.workload import CeilingNeeds
@@ -21,17 +23,20 @@ from llmprof.schema.environment import Environment
 
 _PART_S = 0.020
 """Time of each of the three parts of a reading."""
-_FEWEST_CALLS = 2
-_SWEEP_S = 0.4
+_MOST_CALLS = 12
+"""Per part: what a run file keeps of a reading."""
+_LONGEST_PRODUCT_S = 0.005
 _RACE_S = 0.15
+_FEWEST_CALLS = 5
+_READERS = 3
 
 
 class LiveCeilings:
     """Read bandwidth at the run's working set, its matmul dtype and its skinny products.
 
     Machines that others share change by the minute, so each round is judged by the readings beside
-    it. Memory, kernels and shapes are chosen once, here; a reading only repeats them. Threads are
-    those that torch uses when it reads.
+    it. Memory is taken once, here, and kernels and shapes are sifted; in every reading the best
+    three of each take turns, so that no choice made in a bad moment lasts for a run. Threads are those that torch uses when it reads.
     """
 
     def __init__(
@@ -41,18 +46,21 @@ class LiveCeilings:
         device: str | None = None,
         *,
         measured: Ceilings | None = None,
+        skinny_formats: Sequence[WeightFormat] = (),
         make_product: MakeProduct = Linear,
         product_name: str | None = None,
     ) -> None:
         """Take the memory (up to a quarter of what is free) and choose kernels, in 1 to 2 s.
 
-        `measured` labels the level of memory by what was found on this device before, instead of by
-        sizes alone. `make_product` and `product_name` are the engine's kernel for skinny products.
-        Raises CapabilityError for a dtype without a matmul on this device, or without memory.
+        `measured` is what was found on this device before: it labels the level of memory, instead of
+        sizes alone, and tells how large a matmul a reading can afford. `skinny_formats` say how the weights of each skinny shape are stored; none: as
+        floats of the run's dtype. `make_product` and `product_name` are the engine's kernel for
+        them. Raises CapabilityError for a dtype without a matmul on this device, or without memory.
         """
         self._device = device or environment.device
         self._needs = needs
-        self._product_name = product_name or kernel_name(needs.skinny_rows or 1, self._device)
+        self._formats = tuple(skinny_formats)
+        self._product_name = product_name or self._names_of_products()
         _check_dtype(needs, self._device)
         self._stopwatch = Stopwatch(self._device)
         pool_dtype = TORCH_DTYPES.get(needs.compute_dtype, torch.float32)
@@ -60,81 +68,79 @@ class LiveCeilings:
         bandwidth = measured.bandwidth if measured else ()
         self._level = level_of(self._stream.pool.nbytes, environment, bandwidth)
         with torch.inference_mode(), float32_precision(needs.compute_dtype):
-            self._reader = self._choose_reader(environment.threads)
-            self._product = self._choose_matmul()
+            self._readers = self._best_readers()
+            self._products = best_contenders(
+                needs.compute_dtype,
+                self._device,
+                self._stopwatch,
+                call_s=_LONGEST_PRODUCT_S,
+                known_flops_per_s=_known_rate(needs.compute_dtype, measured),
+            )
             self._skinny = self._open_skinny(make_product)
 
     def read(self, time_s: float) -> CeilingReading:
         """One reading in about 60 ms; `time_s` is stamped on it (since the start of the run).
+
+        Three parts of 20 ms; a part takes longer where the first turn of each of its rivals does. A
+        disturbed call takes as long as it takes: nobody's turn is left out.
 
         Each figure is the best of its calls on a CPU, where a disturbance can only slow a call, and
         their median on a GPU.
         """
         start_ns = time.perf_counter_ns()
         with torch.inference_mode(), float32_precision(self._needs.compute_dtype):
-            read_bytes_per_s = self._read_bytes_per_s()
-            matmul_flops_per_s = self._matmul_flops_per_s()
+            reads, matmuls = self._read_memory(), self._multiply()
             skinny = self._read_skinny()
+        reader, read_bytes_per_s = reads.winner(self._device)
+        product, matmul_flops_per_s = matmuls.winner(self._device)
         return CeilingReading(
             time_s=time_s,
             duration_s=(time.perf_counter_ns() - start_ns) / 1e9,
             read_bytes_per_s=read_bytes_per_s,
             read_buffer_bytes=self._stream.pool.nbytes,
             read_level=self._level,
-            read_kernel=self._reader.kernel.name,
+            read_kernel=self._readers[reader].kernel.name,
             matmul_dtype=self._needs.compute_dtype,
             matmul_flops_per_s=matmul_flops_per_s,
-            matmul_shape=self._product.shape,
+            matmul_shape=self._products[product].shape,
             skinny=skinny,
+            read_calls_bytes_per_s=reads.stored,
+            matmul_calls_flops_per_s=matmuls.stored,
         )
 
-    def _read_bytes_per_s(self) -> float:
-        rates = repeat(
-            self._stopwatch,
-            self._reader,
-            self._reader.bytes_per_call,
-            budget_s=_PART_S,
-            at_least=_FEWEST_CALLS,
-        )
-        self._reader.expect(rates.best)
-        return rates.ceiling(self._device)
+    def _read_memory(self) -> Turns:
+        turns = self._take_turns([(reader, reader.bytes_per_call) for reader in self._readers])
+        _, fastest = turns.winner(self._device)
+        for reader in self._readers:
+            reader.expect(fastest)
+        return turns
 
-    def _matmul_flops_per_s(self) -> float:
-        (rates,) = race_contenders(
-            [self._product], self._stopwatch, budget_s=_PART_S, at_least=_FEWEST_CALLS
-        )
-        return rates.ceiling(self._device)
+    def _multiply(self) -> Turns:
+        return self._take_turns([(one, one.flops_per_call) for one in self._products])
+
+    def _take_turns(self, rivals: Sequence[tuple[Call, float]]) -> Turns:
+        return take_turns(self._stopwatch, rivals, budget_s=_PART_S, most_calls=_MOST_CALLS)
 
     def _read_skinny(self) -> SkinnyReading | None:
         if self._skinny is None or self._needs.skinny_rows is None:
             return None
+        rates = self._skinny.read(_PART_S, most_passes=_MOST_CALLS)
         return SkinnyReading(
             rows=self._needs.skinny_rows,
-            dtype=self._needs.compute_dtype,
+            dtype=", ".join(self._skinny.formats),
             kernel=self._product_name,
-            bytes_per_s=self._skinny.read(_PART_S),
+            bytes_per_s=rates.bytes_per_s,
+            calls_bytes_per_s=stored_rates(rates.passes_bytes_per_s),
         )
 
-    def _choose_reader(self, threads: int) -> ReadProbe:
-        """By median, not by best: one lucky call must not choose for a whole run."""
-        kernels = read_kernels(self._device, threads)
+    def _best_readers(self) -> list[ReadProbe]:
+        """Those whose ceilings are highest, from five calls each at least."""
+        kernels = read_kernels(self._device)
         probes = read_probes(kernels, self._stream, self._stopwatch)
         work = next(iter(probes.values())).bytes_per_call
         rates = race(self._stopwatch, probes, work, budget_s=_RACE_S, at_least=_FEWEST_CALLS)
-        return probes[max(rates, key=lambda name: rates[name].median)]
-
-    def _choose_matmul(self) -> Contender:
-        contenders = best_contenders(
-            self._needs.compute_dtype,
-            self._device,
-            self._stopwatch,
-            budget_s=_SWEEP_S,
-            call_s=_PART_S / _FEWEST_CALLS,
-        )
-        rates = race_contenders(
-            contenders, self._stopwatch, budget_s=_RACE_S, at_least=_FEWEST_CALLS
-        )
-        return contenders[max(range(len(contenders)), key=lambda index: rates[index].median)]
+        ranked = sorted(rates, key=lambda name: -rates[name].ceiling(self._device))
+        return [probes[name] for name in ranked[:_READERS]]
 
     def _open_skinny(self, make_product: MakeProduct) -> SkinnyProbe | None:
         if self._needs.skinny_rows is None or not self._needs.skinny_shapes:
@@ -145,8 +151,20 @@ class LiveCeilings:
             self._stream,
             self._stopwatch,
             working_set_bytes=self._needs.working_set_bytes,
+            formats=self._formats,
             make_product=make_product,
         )
+
+    def _names_of_products(self) -> str:
+        rows = self._needs.skinny_rows or 1
+        names = [kernel_name(rows, self._device, weights) for weights in self._formats]
+        return "; ".join(dict.fromkeys(names)) or kernel_name(rows, self._device)
+
+
+def _known_rate(dtype: str, measured: Ceilings | None) -> float:
+    """FLOP/s that this device reached once; 0 where that was not measured."""
+    compute = measured.compute if measured else ()
+    return max((one.flops_per_s for one in compute if one.dtype == dtype), default=0.0)
 
 
 def _check_dtype(needs: CeilingNeeds, device: str) -> None:

@@ -1,7 +1,7 @@
 """Matmul ceilings per dtype: the best of a sweep over library calls and shapes."""
 
+import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,12 +42,48 @@ _SHAPES_GPU: tuple[Shape, ...] = (
     (16384, 16384, 16384),
 )
 """The same for a GPU: projections of an 8B and a 70B model."""
-_SCREENED = 2
-_FINALISTS = 3
+_CALLS_SCREENED = 5
+_KEPT = 3
 _FEWEST_REPEATS = 3
 _WIDEST_BYTES = 4
+_MOST_KERNELS = 2
 _LAUNCHES_S = 0.002
 """Short calls are timed in batches of about this length."""
+_SWEEP_SHARE = 0.6
+_SWEEP_CALLS = 36
+"""A sweep takes as long as so many calls of the longest product that it admits: 6 calls of 2 kernels
+each, and all shapes together some 3 times as long as the longest."""
+
+
+class _Entrant:
+    """One kernel at one shape, while it is judged by the best of its calls."""
+
+    def __init__(self, kernel: MatmulKernel, shape: Shape) -> None:
+        self.kernel = kernel
+        self.shape = shape
+        self.calls = 0
+        self.best_s = math.inf
+        self._product: Call | None = None
+
+    @property
+    def flops_per_s(self) -> float:
+        return flops(self.shape) / self.best_s
+
+    def time(self, stopwatch: Stopwatch) -> None:
+        """One more call; the first one makes the operands and warms up."""
+        product = self._prepared()
+        self.best_s = min(self.best_s, stopwatch.time_s(product))
+        self.calls += 1
+
+    def contender(self) -> "Contender":
+        batch = max(1, round(_LAUNCHES_S / self.best_s))
+        return Contender(self.kernel, self.shape, self._prepared(), batch)
+
+    def _prepared(self) -> Call:
+        if self._product is None:
+            self._product = self.kernel.prepare(self.shape)
+            self._product()
+        return self._product
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +130,59 @@ def measure_matmuls(
 
 
 def best_contenders(
-    dtype: str, device: str, stopwatch: Stopwatch, *, budget_s: float, call_s: float
+    dtype: str,
+    device: str,
+    stopwatch: Stopwatch,
+    *,
+    call_s: float,
+    known_flops_per_s: float = 0.0,
 ) -> list[Contender]:
-    """The fastest combinations of kernel and shape, best first.
+    """Up to three shapes, each with its best kernel, the fastest first.
 
-    Shapes whose product would take longer than `call_s` are left out, except the smallest one: a
-    dtype without a fast path is measured as it is. The sweep stops where `budget_s` is over.
+    Shapes are judged by the best of five calls, in turn with all the others, so that a disturbance
+    does not single one out. Those whose product would take longer than `call_s` are left out, except
+    the smallest: a dtype without a fast path is measured as it is. What they would take follows from
+    the best rate so far, or from `known_flops_per_s` if this device has reached more before, and is
+    asked again after every turn: no shape is lost to slow first calls. The largest one that took
+    part is always kept, since a busy machine makes long calls look slow.
     Operands are random normal numbers: zeros save power on a GPU and run faster than real data.
     """
-    deadline = time.perf_counter() + budget_s
-    screened: list[tuple[float, Contender]] = []
-    for shape in _shapes_that_fit(device):
-        fastest = screened[0][0] if screened else math.inf
-        expected_s = flops(shape) / fastest
-        if expected_s > call_s or time.perf_counter() + _SCREENED * expected_s > deadline:
-            continue
-        screened += [_screen(kernel, shape, stopwatch) for kernel in matmul_kernels(dtype, device)]
-        screened.sort(key=lambda one: -one[0])
-        del screened[_FINALISTS:]  # and free their operands
-    return [contender for _, contender in screened]
+    shapes = _shapes_that_fit(device)
+    kernels = matmul_kernels(dtype, device)
+    entrants = [_Entrant(kernel, shape) for shape in shapes for kernel in kernels]
+    while due := _still_due(entrants, call_s, known_flops_per_s):
+        for entrant in due:
+            entrant.time(stopwatch)
+    by_shape: dict[Shape, _Entrant] = {}
+    for entrant in sorted(entrants, key=lambda one: -one.flops_per_s):
+        if entrant.calls:
+            by_shape.setdefault(entrant.shape, entrant)
+    ranked = list(by_shape.values())
+    largest = max(ranked, key=lambda one: flops(one.shape))
+    kept = ranked[:_KEPT] if largest in ranked[:_KEPT] else [*ranked[: _KEPT - 1], largest]
+    return [entrant.contender() for entrant in kept]
+
+
+def _still_due(
+    entrants: Sequence[_Entrant], call_s: float, known_flops_per_s: float
+) -> list[_Entrant]:
+    """Those that are short enough and have not had all of their calls."""
+    longest = call_s * max(known_flops_per_s, *(entrant.flops_per_s for entrant in entrants))
+    return [
+        entrant
+        for entrant in entrants
+        if entrant.calls < _CALLS_SCREENED
+        and (entrant.shape == entrants[0].shape or flops(entrant.shape) <= longest)
+    ]
 
 
 def _shapes_that_fit(device: str) -> list[Shape]:
-    """Shapes whose operands, a few finalists' at once, stay within the memory that may be taken."""
+    """The smaller shapes, as many as the memory that may be taken holds at once; one at least."""
     budget = budget_bytes(device)
     shapes = _SHAPES_CPU if device == "cpu" else _SHAPES_GPU
-    return [
-        (m, n, k)
-        for m, n, k in shapes
-        if _WIDEST_BYTES * (m * k + n * k + m * n) * (_FINALISTS + 2) <= budget
-    ]
+    sizes = [_MOST_KERNELS * _WIDEST_BYTES * (m * k + n * k + m * n) for m, n, k in shapes]
+    fitting = sum(taken <= budget for taken in itertools.accumulate(sizes))
+    return list(shapes[: max(1, fitting)])
 
 
 def race_contenders(
@@ -142,10 +201,10 @@ def _measure(dtype: str, device: str, *, budget_s: float) -> ComputeCeiling:
     stopwatch = Stopwatch(device)
     with float32_precision(dtype):
         contenders = best_contenders(
-            dtype, device, stopwatch, budget_s=budget_s * 0.6, call_s=budget_s / 8
+            dtype, device, stopwatch, call_s=budget_s * _SWEEP_SHARE / _SWEEP_CALLS
         )
         rates = race_contenders(
-            contenders, stopwatch, budget_s=budget_s * 0.4, at_least=_FEWEST_REPEATS
+            contenders, stopwatch, budget_s=budget_s * (1 - _SWEEP_SHARE), at_least=_FEWEST_REPEATS
         )
     best, winner = max(
         zip(rates, contenders, strict=True), key=lambda pair: pair[0].ceiling(device)
@@ -161,11 +220,3 @@ def _measure(dtype: str, device: str, *, budget_s: float) -> ComputeCeiling:
         spread=best.spread,
         kernel=winner.kernel.name,
     )
-
-
-def _screen(kernel: MatmulKernel, shape: Shape, stopwatch: Stopwatch) -> tuple[float, Contender]:
-    product = kernel.prepare(shape)
-    product()
-    taken_s = min(stopwatch.time_s(product) for _ in range(_SCREENED))
-    batch = max(1, round(_LAUNCHES_S / taken_s))
-    return flops(shape) / taken_s, Contender(kernel, shape, product, batch)

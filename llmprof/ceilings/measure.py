@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from llmprof.ceilings.bandwidth import measure_bandwidth
 from llmprof.ceilings.fixed_cost import measure_fixed_cost
 from llmprof.ceilings.matmul import measure_matmuls
+from llmprof.ceilings.quiet import is_contended
 from llmprof.instruments.contention import ContentionMeter
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.environment import Environment
@@ -20,9 +21,10 @@ from llmprof.store.user_cache import read_cached, write_cached
 from llmprof.units import percent
 
 _KIND = "ceilings"
+_METHOD = 2
+"""Raised whenever a figure is measured in another way, so that no older one is taken for it."""
 _MAX_AGE = timedelta(days=30)
 _MAX_AGE_CONTENDED = timedelta(hours=1)
-_MAX_RUN_QUEUE_FRACTION = 0.05
 _CONTENDED = "ceilings-contended"
 _BANDWIDTH_S, _MATMUL_S = 4.0, 5.0
 _QUICK = 0.1
@@ -103,15 +105,16 @@ def _torch_threads(threads: int) -> Iterator[None]:
 
 def _cache_key(environment: Environment) -> str:
     """Two equal GPUs share a fingerprint but not their ceilings: they differ by 5 % and more."""
-    gpu = environment.gpu
-    return environment.fingerprint if gpu is None else f"{environment.fingerprint}-{gpu.uuid}"
+    device = "" if environment.gpu is None else f"-{environment.gpu.uuid}"
+    return f"{environment.fingerprint}{device}-{_METHOD}"
 
 
 def _parse(data: bytes) -> Ceilings | None:
     try:
-        return Ceilings.model_validate_json(data)
+        ceilings = Ceilings.model_validate_json(data)
     except ValidationError:
         return None
+    return ceilings if ceilings.bandwidth and ceilings.compute else None
 
 
 def _still_holds(cached: Ceilings, environment: Environment, now: datetime) -> bool:
@@ -128,7 +131,7 @@ def _still_holds(cached: Ceilings, environment: Environment, now: datetime) -> b
 
 def _about_contention(contention: Contention) -> tuple[Caveat, ...]:
     waited = contention.run_queue_fraction
-    if waited is None or waited <= _MAX_RUN_QUEUE_FRACTION:
+    if waited is None or not is_contended(contention):
         return ()
     message = (
         f"while the ceilings were measured, other processes kept this one waiting for a core for "

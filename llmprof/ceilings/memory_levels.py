@@ -15,10 +15,9 @@ LLC_MULTIPLE = 4
 _LARGE_BYTES = 512 << 20
 _LARGE_BYTES_GPU = 1 << 30
 _LLC_MULTIPLE_GPU = 8
-_FLAT = 1.15
-"""Rates within this ratio belong to one plateau; caches are far from that close to DRAM."""
 _CLIFF = 1.25
-"""A cache that holds its buffer is at least so much faster than what lies behind it."""
+"""A cache that holds its buffer is at least so much faster than what lies behind it; rates that are
+closer cannot be told apart on a machine that others share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +49,17 @@ def far_level(environment: Environment) -> str:
     return "DRAM" if environment.gpu is None else "HBM"
 
 
+def doubtful_level(caches: CacheSizes, far: str) -> str:
+    """`LLC or DRAM`: what is said of a buffer where neither can be shown."""
+    return f"{_near_level(caches)} or {far}"
+
+
 def nominal_level(size_bytes: int, caches: CacheSizes, far: str) -> str:
     """Level by size alone: what fits in L2, what is below four last-level caches, the rest."""
     if size_bytes <= caches.l2_bytes:
         return "L2"
     if size_bytes < LLC_MULTIPLE * caches.last_bytes:
-        return "LLC" if caches.llc_bytes else "L2"
+        return _near_level(caches)
     return far
 
 
@@ -63,17 +67,13 @@ def probe_sizes(caches: CacheSizes, budget_bytes: int, *, gpu: bool) -> tuple[in
     """Buffer sizes to read, ascending: in L2, in the LLC twice, and far beyond every cache.
 
     The LLC is read just above the L2 caches and at half of its own size: where a hypervisor reports
-    the whole cache of a socket that others use too, the second is no faster than DRAM. A largest
-    buffer that the memory keeps below four caches gets a neighbour of half its size, so that a
-    plateau can be told from a cache.
+    the whole cache of a socket that others use too, the second is no faster than DRAM.
     """
     multiple, floor = (_LLC_MULTIPLE_GPU, _LARGE_BYTES_GPU) if gpu else (LLC_MULTIPLE, _LARGE_BYTES)
     largest = min(max(floor, multiple * caches.last_bytes), budget_bytes)
     sizes = [caches.l2_bytes // 2, largest]
     if caches.llc_bytes:
         sizes += [min(4 * caches.l2_bytes, caches.llc_bytes // 2), caches.llc_bytes // 2]
-    if largest < LLC_MULTIPLE * caches.last_bytes:
-        sizes.append(largest // 2)
     return tuple(sorted({size for size in sizes if 0 < size <= largest}))
 
 
@@ -85,58 +85,49 @@ class Labels:
     caveats: tuple[Caveat, ...]
 
 
-def label_sizes(rates: Mapping[int, float], caches: CacheSizes, far: str) -> Labels:
+def label_sizes(
+    rates: Mapping[int, float], caches: CacheSizes, far: str, *, contended: bool = False
+) -> Labels:
     """Levels of buffers by their size and by the read rates (bytes/s) that they reached.
 
-    Size decides, with one exception that needs evidence. The largest sizes whose rates agree within
-    15 % are one plateau. It is DRAM where one of its members is as large as four last-level caches,
-    or where two of its members lie below a cliff of 25 % that a smaller buffer beyond L2 stands on: then the
-    cache that the system reports is not ours to fill, and the plateau's smaller members are DRAM
-    too. Everything else below four caches is cache, whatever it is called elsewhere.
+    A size of four last-level caches and more is DRAM, and one within L2 is L2. What lies between is
+    cache only where it is read at least 25 % faster than the largest buffer: a hypervisor may report
+    the cache of a whole socket, of which this process holds little. Closer rates, and rates that
+    other processes disturbed, leave it open: the label is then `LLC or DRAM`.
     """
-    plateau = _plateau(rates)
     levels = {size: nominal_level(size, caches, far) for size in rates}
     largest = max(rates)
-    reached = levels[largest] == far or _has_cliff(rates, plateau, caches)
-    shown = [size for size in plateau if levels[size] != far and size > caches.l2_bytes]
-    if reached:
-        levels.update(dict.fromkeys(shown, far))
+    reached = levels[largest] == far
+    between = [size for size in rates if size > caches.l2_bytes and levels[size] != far]
+    as_slow = [size for size in between if rates[size] < _CLIFF * rates[largest]]
+    doubtful = between if contended else as_slow
+    levels.update(dict.fromkeys(doubtful, doubtful_level(caches, far)))
     caveats = [] if caches.last_bytes else [_unknown_caches(largest, far)]
     if not reached:
         caveats.append(_far_not_reached(largest, caches, far))
-    elif shown:
-        caveats.append(_shared_cache(shown[0], rates, caches, far))
+    if doubtful:
+        caveats.append(_level_in_doubt(doubtful, rates, caches, far, contended=contended))
     return Labels(levels, tuple(caveats))
 
 
 def level_of(
     size_bytes: int, environment: Environment, measured: Sequence[BandwidthCeiling] = ()
 ) -> str:
-    """Level that a buffer of this size lives in, as it was measured once, else by its size."""
-    far = far_level(environment)
-    seen_far = [c.buffer_bytes for c in measured if c.level == far and c.op is MemoryOp.READ]
-    if seen_far and size_bytes >= min(seen_far):
-        return far
-    return nominal_level(size_bytes, CacheSizes.of(environment), far)
+    """Level that a buffer of this size lives in, as it was measured once, else by its size.
+
+    Below the smallest buffer that was shown to be in DRAM, a size is in doubt from the smallest
+    buffer on that was.
+    """
+    far, caches = far_level(environment), CacheSizes.of(environment)
+    for label in (far, doubtful_level(caches, far)):
+        sizes = [c.buffer_bytes for c in measured if c.level == label and c.op is MemoryOp.READ]
+        if sizes and size_bytes >= min(sizes):
+            return label
+    return nominal_level(size_bytes, caches, far)
 
 
-def _plateau(rates: Mapping[int, float]) -> list[int]:
-    """The largest sizes, ascending, whose rates agree with the largest one's."""
-    descending = sorted(rates, reverse=True)
-    members: list[int] = []
-    for size in descending:
-        if not 1 / _FLAT <= rates[size] / rates[descending[0]] <= _FLAT:
-            break
-        members.insert(0, size)
-    return members
-
-
-def _has_cliff(rates: Mapping[int, float], plateau: Sequence[int], caches: CacheSizes) -> bool:
-    """The step from L2 to the next level is no sign of DRAM, so only buffers beyond L2 can show it."""
-    fastest = max(rates[size] for size in plateau)
-    return len(plateau) > 1 and any(
-        rates[size] >= _CLIFF * fastest for size in rates if size > caches.l2_bytes
-    )
+def _near_level(caches: CacheSizes) -> str:
+    return "LLC" if caches.llc_bytes else "L2"
 
 
 def _unknown_caches(largest: int, far: str) -> Caveat:
@@ -157,14 +148,26 @@ def _far_not_reached(largest: int, caches: CacheSizes, far: str) -> Caveat:
     )
 
 
-def _shared_cache(size: int, rates: Mapping[int, float], caches: CacheSizes, far: str) -> Caveat:
-    largest = max(rates)
+def _level_in_doubt(
+    sizes: Sequence[int],
+    rates: Mapping[int, float],
+    caches: CacheSizes,
+    far: str,
+    *,
+    contended: bool,
+) -> Caveat:
+    largest, shown = max(rates), min(sizes)
+    reason = (
+        "other processes disturbed the readings"
+        if contended
+        else f"{byte_count(shown)} are read at {bytes_per_s(rates[shown])} and {byte_count(largest)} at "
+        f"{bytes_per_s(rates[largest])}"
+    )
     return Caveat(
-        code="shared-cache",
+        code="level-in-doubt",
         message=(
-            f"{byte_count(size)} are read at {bytes_per_s(rates[size])}, as fast as "
-            f"{byte_count(largest)} ({bytes_per_s(rates[largest])}): of the last-level cache of "
-            f"{byte_count(caches.last_bytes)} that the system reports, this process holds little, and "
-            f"reads from {byte_count(size)} on are labelled {far}"
+            f"{reason}: how much of the last-level cache of {byte_count(caches.last_bytes)} that the "
+            f"system reports is this process's own cannot be told, and reads from "
+            f"{byte_count(shown)} on are labelled {doubtful_level(caches, far)}"
         ),
     )

@@ -2,6 +2,7 @@
 
 import torch
 
+from llmprof.engine.kernels.memory import huge_empty
 from llmprof.errors import CapabilityError
 from llmprof.instruments.host_memory import host_memory
 
@@ -23,7 +24,7 @@ def budget_bytes(device: str) -> int:
 
 
 def random_pool(wanted_bytes: int, device: str, dtype: torch.dtype) -> torch.Tensor:
-    """1-D tensor of random normal numbers, whole pages, 1 MiB at least.
+    """1-D tensor of random normal numbers, 1 MiB at least; on a CPU in huge pages where it can be.
 
     Smaller than wanted where a quarter of the free memory is less: its size says so. Raises
     CapabilityError where not even 1 MiB can be had.
@@ -35,7 +36,14 @@ def random_pool(wanted_bytes: int, device: str, dtype: torch.dtype) -> torch.Ten
             remedy="Free memory on the device and try again",
         )
     size = max(_MIN_BYTES, min(wanted_bytes, budget) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES)
-    return random_tensor((size // dtype.itemsize,), device, dtype)
+    shape = (size // dtype.itemsize,)
+    pool = (
+        huge_empty(shape, dtype=dtype)
+        if device == "cpu"
+        else torch.empty(shape, dtype=dtype, device=device)
+    )
+    _fill_randomly(pool)
+    return pool
 
 
 class Stream:
@@ -60,20 +68,21 @@ class Stream:
 
 
 def random_tensor(shape: tuple[int, ...], device: str, dtype: torch.dtype) -> torch.Tensor:
-    """Random normal numbers, or integers over the whole range of int8.
-
-    A tile of random numbers is repeated: no kernel here gains from that, and it takes a fraction of
-    the time.
-    """
+    """Random normal numbers, or integers over the whole range of int8."""
     tensor = torch.empty(shape, dtype=dtype, device=device)
+    _fill_randomly(tensor)
+    return tensor
+
+
+def _fill_randomly(tensor: torch.Tensor) -> None:
+    """Repeat a tile of random numbers: no kernel here gains from that, and it is many times faster."""
     flat = tensor.view(-1)
     filled = min(flat.numel(), _TILE_NUMEL)
-    flat[:filled] = _random_tile(filled, dtype).to(device)
+    flat[:filled] = _random_tile(filled, tensor.dtype).to(tensor.device)
     while filled < flat.numel():
         more = flat[filled : 2 * filled]
         more.copy_(flat[: more.numel()])
         filled += more.numel()
-    return tensor
 
 
 def _random_tile(numel: int, dtype: torch.dtype) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Read through a pool in calls of a few milliseconds."""
+"""Read through a pool in calls of some milliseconds."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from llmprof.ceilings.pool import Stream
 from llmprof.ceilings.read_kernels import ReadKernel
 from llmprof.ceilings.timing import Stopwatch
 
-_CALL_S = 0.004
+_CALL_S = 0.0025
 _LEAST_CALL_BYTES = 64 << 20
 """However slow the first calls were: a machine that is busy must not be timed by its launches."""
 _LINE_BYTES = 256
@@ -26,7 +26,7 @@ class ReadProbe:
         self._call_bytes = _LEAST_CALL_BYTES
 
     def expect(self, bytes_per_s: float) -> None:
-        """Make calls at least 4 ms long at this rate; they never become shorter again."""
+        """Make calls at least 2.5 ms long at this rate; they never become shorter again."""
         self._call_bytes = max(self._call_bytes, int(bytes_per_s * _CALL_S))
 
     @property
@@ -53,8 +53,11 @@ def read_probes(
 ) -> dict[str, ReadProbe]:
     """Probes by kernel name whose calls read the same number of bytes.
 
-    Each kernel runs once before anything is timed: the first call compiles it.
+    A pool that is passed over several times per call is left to the kernels that do so in one
+    launch, where there are any. Each kernel runs once before anything is timed: that compiles it.
     """
+    if stream.pool.nbytes < _LEAST_CALL_BYTES:
+        kernels = [kernel for kernel in kernels if kernel.in_one_launch] or kernels
     probes = {kernel.name: ReadProbe(kernel, stream) for kernel in kernels}
     start = stream.pool[: _FIRST_BYTES // stream.pool.itemsize].view(torch.float32)
     fastest = max(_second_rate(kernel, start, stopwatch) for kernel in kernels)

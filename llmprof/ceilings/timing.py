@@ -1,16 +1,20 @@
 """How long repeats of the same work take, on the clock of the device that does it."""
 
+import itertools
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from llmprof.instruments.clock import CudaEventTimer, HostClock, HostTimer, Timer
+from llmprof.units import rounded
 
 Call = Callable[[], object]
 
+_STORED_DIGITS = 4
 _QUEUE_AHEAD_CYCLES = 2_000_000
 """About 1 ms on the device: the host enqueues a whole call before its first kernel starts, so that
 launches cost nothing (the spin kernel of nvbandwidth)."""
@@ -95,3 +99,60 @@ def race(
             rates[name].append(stopwatch.rate(call, work))
         rounds += 1
     return {name: Rates(tuple(per_s)) for name, per_s in rates.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Calls of rivals in the order in which they were made."""
+
+    calls: tuple[tuple[int, float], ...]
+    """Number of the rival, and its units per second in this call."""
+
+    def winner(self, device: str) -> tuple[int, float]:
+        """The rival with the highest ceiling, and that ceiling."""
+        rivals = {rival for rival, _ in self.calls}
+        ceilings = {
+            rival: Rates(tuple(rate for one, rate in self.calls if one == rival)).ceiling(device)
+            for rival in rivals
+        }
+        best = max(ceilings, key=lambda rival: ceilings[rival])
+        return best, ceilings[best]
+
+    @property
+    def stored(self) -> tuple[float, ...]:
+        """Every call as run files keep it."""
+        return stored_rates(rate for _, rate in self.calls)
+
+
+def stored_rates(rates: Iterable[float]) -> tuple[float, ...]:
+    """To the digits that run files keep of a single call."""
+    return tuple(rounded(rate, _STORED_DIGITS) for rate in rates)
+
+
+def take_turns(
+    stopwatch: Stopwatch, rivals: Sequence[tuple[Call, float]], *, budget_s: float, most_calls: int
+) -> Turns:
+    """Rates of rivals (a call, and the work that it does) in turn, within `budget_s` of host time.
+
+    The first one is called once before anything is timed: after other work, caches and threads are not
+    ready, and a first product took 3 to 6 times as long as the next. Then each has a turn, however
+    long that takes. From there on, whoever is likely to end within the budget has another, until
+    nobody is; `most_calls` bounds all calls together.
+    """
+    deadline = time.perf_counter() + budget_s
+    rivals[0][0]()
+    calls: list[tuple[int, float]] = []
+    least_s: dict[int, float] = {}
+    left_out = 0
+    for turn in itertools.cycle(range(len(rivals))):
+        begin_s = time.perf_counter()
+        if turn in least_s and (len(calls) >= most_calls or begin_s + least_s[turn] > deadline):
+            left_out += 1
+            if left_out == len(rivals):
+                break
+            continue
+        left_out = 0
+        call, work = rivals[turn]
+        calls.append((turn, stopwatch.rate(call, work)))
+        least_s[turn] = min(time.perf_counter() - begin_s, least_s.get(turn, math.inf))
+    return Turns(tuple(calls))

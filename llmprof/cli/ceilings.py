@@ -1,11 +1,14 @@
 """`llmprof ceilings`: what this device can do at best."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from llmprof.cli import options, streams
+from llmprof.errors import InputError
+from llmprof.schema.settings import DEVICE_PATTERN
 
 
 def ceilings(
@@ -21,7 +24,8 @@ def ceilings(
 
     Measured in about 15 s and then cached for 30 days, per device, torch and threads. Copy counts
     the bytes of its source and its target, triad those of all three arrays; spread is the
-    interquartile range over the median of the repeats.
+    interquartile range over the median of the repeats. A level such as "LLC or DRAM" is one that
+    neither size nor rate can tell.
 
     For example:
 
@@ -34,7 +38,7 @@ def ceilings(
     from llmprof.instruments.snapshot import resolve_threads, snapshot
     from llmprof.renderers.ceilings_text import render_ceilings
 
-    resolved = resolve_device(device or "auto")
+    resolved = resolve_device(_checked(device or "auto"))
     environment = snapshot(resolved, resolve_threads(threads))
     with streams.progress_on_stderr(quiet=quiet) as progress:
         document = cached_ceilings(environment, resolved, refresh=refresh, progress=progress)
@@ -42,3 +46,11 @@ def ceilings(
         streams.print_json(document)
     else:
         render_ceilings(document, streams.result_console(), now=datetime.now(UTC))
+
+
+def _checked(device: str) -> str:
+    if not re.fullmatch(DEVICE_PATTERN, device):
+        raise InputError(
+            f"--device is '{device[:60]}'", remedy="Expected auto, cpu, cuda or cuda:N"
+        )
+    return device

@@ -7,9 +7,10 @@ import typer
 
 from llmprof.cli import options, streams
 from llmprof.errors import InputError
+from llmprof.schema.settings import MAX_SEED, MAX_TOKENS
 from llmprof.store.settings_file import load_settings
 
-_UNUSED: Final = ("workload", "measure", "gate")
+_UNUSED: Final = ("batching", "workload", "measure", "gate")
 """Groups of settings that describe a measurement."""
 
 
@@ -20,7 +21,10 @@ def generate(
         typer.Option("--prompt", "-p", metavar="TEXT", help="Raw text, without a chat template."),
     ],
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", "-n", metavar="N", min=1, help="Tokens to generate.")
+        int,
+        typer.Option(
+            "--max-tokens", "-n", metavar="N", min=1, max=MAX_TOKENS, help="Tokens to generate."
+        ),
     ] = 64,
     ignore_eos: Annotated[
         bool, typer.Option("--ignore-eos", help="Go on after an end-of-sequence token.")
@@ -30,12 +34,20 @@ def generate(
     ] = 0.0,
     top_k: Annotated[
         int | None,
-        typer.Option("--top-k", metavar="K", min=1, help="Draw from the K most probable tokens."),
+        typer.Option(
+            "--top-k",
+            metavar="K",
+            min=1,
+            max=MAX_TOKENS,
+            help="Draw from the K most probable tokens.",
+        ),
     ] = None,
     top_p: Annotated[
         float, typer.Option("--top-p", metavar="P", help="Draw from the most probable share P.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", min=0, help="Of the draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="S", min=0, max=MAX_SEED, help="Of the draws.")
+    ] = 0,
     device: options.Device = None,
     threads: options.Threads = None,
     sets: options.Sets = None,
@@ -50,6 +62,7 @@ def generate(
 
       llmprof generate model.gguf --prompt Once --temperature 0.8 --top-p 0.9 --set weights.dtype=fp32
     """
+    _refuse_no_text(prompt)
     _refuse_unused(sets or [])
     flags: dict[str, object] = {"device": device, "execution.threads": threads}
     given = {key: value for key, value in flags.items() if value is not None}
@@ -76,6 +89,12 @@ def generate(
         streams.print_json(generation)
     else:
         streams.result_console().print(generation.text, markup=False, soft_wrap=True)
+
+
+def _refuse_no_text(prompt: str) -> None:
+    """Python stands surrogates in for bytes of the command line that are no text."""
+    if any("\ud800" <= char <= "\udfff" for char in prompt):
+        raise InputError("--prompt holds bytes that are no UTF-8", remedy="Give it as UTF-8 text")
 
 
 def _refuse_unused(sets: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from llmprof.cli import options, streams
 from llmprof.errors import CapabilityError, InputError
 from llmprof.planning.inspection import inspect_model
 from llmprof.renderers.inspection_text import render_inspection
-from llmprof.schema.settings import KvLayout, Quantization, RunConfig
+from llmprof.schema.settings import MAX_SEQUENCES, MAX_TOKENS, KvLayout, Quantization, RunConfig
 from llmprof.store.settings_file import load_settings
 
 _KEYS: Final = ("weights.source", "weights.dtype", "kv_cache.dtype", "attention.kind")
@@ -21,7 +21,11 @@ def inspect(
     prompt_tokens: Annotated[
         int | None,
         typer.Option(
-            "--prompt-tokens", metavar="T", min=1, help="Tokens of the prefill; 512 by default."
+            "--prompt-tokens",
+            metavar="T",
+            min=1,
+            max=MAX_TOKENS,
+            help="Tokens of the prefill; 512 by default.",
         ),
     ] = None,
     context: Annotated[
@@ -30,12 +34,20 @@ def inspect(
             "--context",
             metavar="C",
             min=0,
+            max=MAX_TOKENS,
             help="Tokens in the cache before the decode step; 512 by default.",
         ),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option("--batch", "-b", metavar="B", min=1, help="Sequences at once; 1 by default."),
+        typer.Option(
+            "--batch",
+            "-b",
+            metavar="B",
+            min=1,
+            max=MAX_SEQUENCES,
+            help="Sequences at once; 1 by default.",
+        ),
     ] = None,
     sets: options.Sets = None,
     json: options.Json = False,

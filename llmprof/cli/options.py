@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from llmprof.schema.settings import MAX_THREADS
+
 ModelOrConfig = Annotated[
     str,
     typer.Argument(
@@ -38,7 +40,13 @@ Device = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", metavar="N", min=1, help="CPU threads; all usable cores by default."),
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        max=MAX_THREADS,
+        help="CPU threads; all usable cores by default.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
 Outputs = Annotated[

@@ -1,11 +1,14 @@
 """`llmprof report`: judge saved runs again, and render them in any format."""
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
 from llmprof.cli import options, streams
 from llmprof.errors import InputError
@@ -13,6 +16,7 @@ from llmprof.errors import InputError
 if TYPE_CHECKING:
     from llmprof.schema.report import Report
 
+_LONGEST_REASON = 120
 TEXT_FORMATS = ("md", "csv", "json", "html", "svg")
 """What may be written to stdout."""
 
@@ -52,12 +56,12 @@ def report(
     outputs = [Path(path) for path in output or []]
     wanted = _stdout_format(format, json=json)
     _check(outputs, wanted, num_runs=len(runs), force=force)
-    reports = _judged(runs)
-    _write(reports, outputs)
-    if wanted:
-        _print(reports, wanted)
-    elif not outputs:
-        _show(reports)
+    with _damage_explained(runs):
+        reports = _judged(runs)
+        files = [(path, _rendered(reports, path.suffix)) for path in outputs]
+        text = _text(reports, wanted) if wanted or not outputs else ""
+    _write(files)
+    sys.stdout.write(text)
 
 
 def _stdout_format(format: str | None, *, json: bool) -> str | None:
@@ -92,24 +96,53 @@ def _judged(runs: Sequence[str]) -> "tuple[Report, ...]":
     return tuple(build_report(find_run(reference)) for reference in runs)
 
 
-def _write(reports: "Sequence[Report]", outputs: Sequence[Path]) -> None:
+@contextmanager
+def _damage_explained(runs: Sequence[str]) -> Iterator[None]:
+    """A file may fit the schema and hold numbers that no measurement gives.
+
+    Raises:
+        InputError: with what could not be computed from them.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, before what it leads to
+            yield
+    except (ArithmeticError, ValueError, LookupError) as error:
+        raise InputError(
+            f"the run file {', '.join(runs)} is damaged: no report can be computed from it "
+            f"({_reason(error)})",
+            remedy="Measure again; --debug shows where",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+
+
+def _rendered(reports: "Sequence[Report]", suffix: str) -> bytes:
     from llmprof.renderers.base import render_all
-    from llmprof.store.outputs import write_atomic
 
-    for path in outputs:
-        write_atomic(path, render_all(reports, path.suffix))
+    return render_all(reports, suffix)
 
 
-def _print(reports: "Sequence[Report]", suffix: str) -> None:
-    """Exactly one document on stdout."""
-    from llmprof.renderers.base import render_all
-
-    sys.stdout.write(render_all(reports, suffix).decode())
-
-
-def _show(reports: "Sequence[Report]") -> None:
+def _text(reports: "Sequence[Report]", suffix: str | None) -> str:
+    """What goes to stdout: exactly one document, or the summaries."""
+    if suffix:
+        return _rendered(reports, suffix).decode()
     from llmprof.renderers.run_text import render_run
 
     console = streams.result_console()
-    for judged in reports:
-        render_run(judged, console, footer=f"run {judged.run.id}")
+    with console.capture() as captured:
+        for judged in reports:
+            render_run(judged, console, footer=f"run {judged.run.id}")
+    return captured.get()
+
+
+def _write(files: Sequence[tuple[Path, bytes]]) -> None:
+    from llmprof.store.outputs import write_atomic
+
+    for path, data in files:
+        write_atomic(path, data)

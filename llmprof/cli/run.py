@@ -2,13 +2,19 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llmprof.cli import options, streams
+from llmprof.cli.interrupts import Interrupts, signals_interrupt
+from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, RunConfig
 from llmprof.store.settings_file import load_settings
+
+if TYPE_CHECKING:
+    from llmprof.schema.run import RunRecord
 
 EXIT_INTERRUPTED = 130
 
@@ -16,19 +22,29 @@ EXIT_INTERRUPTED = 130
 def run(
     model: options.ModelOrConfig,
     batch: Annotated[
-        int | None, typer.Option("--batch", "-b", metavar="B", min=1, help="Sequences at once.")
+        int | None,
+        typer.Option(
+            "--batch", "-b", metavar="B", min=1, max=MAX_SEQUENCES, help="Sequences at once."
+        ),
     ] = None,
     prompt_tokens: Annotated[
-        int | None, typer.Option("--prompt-tokens", metavar="T", min=1, help="Tokens of a prompt.")
+        int | None,
+        typer.Option(
+            "--prompt-tokens", metavar="T", min=1, max=MAX_TOKENS, help="Tokens of a prompt."
+        ),
     ] = None,
     output_tokens: Annotated[
-        int | None, typer.Option("--output-tokens", metavar="N", min=1, help="Tokens to generate.")
+        int | None,
+        typer.Option(
+            "--output-tokens", metavar="N", min=1, max=MAX_TOKENS, help="Tokens to generate."
+        ),
     ] = None,
     dtype: Annotated[
         str | None, typer.Option("--dtype", metavar="DTYPE", help="as_stored, fp32, bf16 or fp16.")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="R", min=1, help="Repetitions kept.")
+        int | None,
+        typer.Option("--rounds", metavar="R", min=1, max=MAX_ROUNDS, help="Repetitions kept."),
     ] = None,
     random_weights: Annotated[
         bool, typer.Option("--random-weights", help="Random weights of the model's shape.")
@@ -42,6 +58,10 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Measure one workload and judge prefill and decode against ceilings of this device.
+
+    Ctrl-C, SIGTERM and SIGHUP end it with 130: the rounds measured so far are saved, marked partial.
+    Of a settings file, `gate` is for llmprof gate and changes nothing here; any other setting
+    without effect is refused.
 
     Examples:
       llmprof run smollm2-135m-instruct -o report.html
@@ -66,16 +86,40 @@ def run(
     outputs = [Path(path) for path in output or []]
     _check_outputs(outputs, force=force)
 
-    from llmprof.analysis.report import build_report
+    with signals_interrupt() as interrupts:
+        record, saved = _measured(config, interrupts, quiet=quiet)
+        try:
+            interrupts.release()
+            _tell(record, saved, outputs, json=json)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
+    if record.status == "partial":
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _measured(
+    config: RunConfig, interrupts: Interrupts, *, quiet: bool
+) -> "tuple[RunRecord, Path]":
+    """Measure and save; no interrupt gets between the last round and the file."""
     from llmprof.profiler import profile
-    from llmprof.renderers.base import render
-    from llmprof.renderers.run_text import render_run
-    from llmprof.store.outputs import write_atomic
     from llmprof.store.runs import save_run
 
     with streams.progress_on_stderr(quiet=quiet) as progress:
-        record = profile(config, argv=("llmprof", *sys.argv[1:]), progress=progress)
-    saved = save_run(record)
+        record = profile(
+            config,
+            argv=("llmprof", *sys.argv[1:]),
+            progress=progress,
+            before_saving=interrupts.hold,
+        )
+    return record, save_run(record)
+
+
+def _tell(record: "RunRecord", saved: Path, outputs: Sequence[Path], *, json: bool) -> None:
+    from llmprof.analysis.report import build_report
+    from llmprof.renderers.base import render
+    from llmprof.renderers.run_text import render_run
+    from llmprof.store.outputs import write_atomic
+
     report = build_report(record)
     for path in outputs:
         write_atomic(path, render(report, path.suffix))
@@ -83,8 +127,6 @@ def run(
         streams.print_json(report)
     else:
         render_run(report, streams.result_console(), footer=_footer(saved, outputs))
-    if record.status == "partial":
-        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def _check_outputs(outputs: list[Path], *, force: bool) -> None:
@@ -99,7 +141,7 @@ def _check_outputs(outputs: list[Path], *, force: bool) -> None:
         check_writable(path, force=force)
 
 
-def _footer(saved: Path, outputs: list[Path]) -> str:
+def _footer(saved: Path, outputs: Sequence[Path]) -> str:
     lines = [f"run file  {os.path.relpath(saved)}"]
     lines += [f"report    {path}" for path in outputs]
     if not outputs:

@@ -10,14 +10,23 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
+from llmprof.renderers.printable import printable
 from llmprof.store.progress import NullProgress, Progress
 
 PREFIX: Final = "llmprof: "
+MIN_WIDTH: Final = 20
+USUAL_WIDTH: Final = 80
 
 
 def result_console() -> Console:
-    """Where results go. rich honours NO_COLOR, and drops colour where stdout is no terminal."""
-    return Console(highlight=False)
+    """Where results go. rich honours NO_COLOR, and drops colour where stdout is no terminal.
+
+    A width that holds no table (COLUMNS=0 in some containers and editors) is not believed.
+    """
+    console = Console(highlight=False)
+    if console.width < MIN_WIDTH:
+        console.width = USUAL_WIDTH
+    return console
 
 
 def progress_console() -> Console:
@@ -68,7 +77,7 @@ class BarProgress:
         self.bar.update(self._tasks[stage], completed=done, total=total, refresh=True)
 
     def note(self, text: str) -> None:
-        self.bar.console.print(f"{PREFIX}{text}", markup=False, soft_wrap=True)
+        self.bar.console.print(f"{PREFIX}{printable(text)}", markup=False, soft_wrap=True)
 
 
 class LineProgress:
@@ -81,4 +90,4 @@ class LineProgress:
         self.note(f"{stage} {done}/{total}")
 
     def note(self, text: str) -> None:
-        self._console.print(f"{PREFIX}{text}", markup=False, soft_wrap=True)
+        self._console.print(f"{PREFIX}{printable(text)}", markup=False, soft_wrap=True)

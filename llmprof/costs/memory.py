@@ -103,8 +103,9 @@ def memory_need(
         sequences=(SequenceShape(count=batch, new_tokens=tokens, cached_tokens=0),),
         logit_rows=batch,
     )
+    one_sequence = kv_bytes_reserved(model, options, (max_tokens,), max_tokens=max_tokens)
     return MemoryNeed(
         weight_bytes=weights.stored_bytes,
-        kv_bytes=kv_bytes_reserved(model, options, (max_tokens,) * batch, max_tokens=max_tokens),
+        kv_bytes=batch * one_sequence,
         activation_bytes=peak_activation_bytes(model, largest, options),
     )

@@ -36,6 +36,13 @@ def causal_pairs(shape: StepShape) -> int:
     )
 
 
+def padded_pairs(shape: StepShape) -> int:
+    """As `dense_pairs`, with every decoding sequence as long as the longest of them."""
+    decodes = [one for one in shape.sequences if one.new_tokens == 1 and one.cached_tokens]
+    longest = max((one.cached_tokens for one in decodes), default=0)
+    return dense_pairs(shape) + sum(one.count * (longest - one.cached_tokens) for one in decodes)
+
+
 def op_cost(
     name: str,
     *,
@@ -44,14 +51,19 @@ def op_cost(
     options: CostOptions,
     dense: float = 0.0,
     causal: float = 0.0,
+    stored: float | None = None,
 ) -> OpCost:
-    """One kind of op over all its calls; flash kernels skip what a causal mask hides."""
+    """One kind of op over all its calls; flash kernels skip what a causal mask hides.
+
+    `stored` is what standard attention computes, where that is more than `dense`.
+    """
+    needed = dense if stored is None else stored
     return OpCost(
         name=name,
         group=group_of_op(name),
         calls=calls,
         compute_dtype=options.compute_dtype,
-        flops=causal if options.attention is AttentionKind.FLASH else dense,
+        flops=causal if options.attention is AttentionKind.FLASH else needed,
         flops_dense=dense,
         flops_causal=causal,
         traffic=traffic,

@@ -1,11 +1,15 @@
 """The switches of the engine that change FLOPs or bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llmprof.errors import CapabilityError
+from llmprof.schema.cost import KvAccess
 from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
 
 _BYTES_PER_NUMBER = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "fp8": 1}
+
+KV_SCALE_BYTES = 4
+"""float32, one per token, KV head and K or V, beside keys and values in int8."""
 
 
 def bytes_per_number(dtype: str) -> int:
@@ -20,6 +24,16 @@ def bytes_per_number(dtype: str) -> int:
             remedy=f"Known: {', '.join(_BYTES_PER_NUMBER)}.",
         )
     return _BYTES_PER_NUMBER[dtype]
+
+
+def kv_bytes_per_number(kv_dtype: str, head_dim: int) -> float:
+    """Of a key or value as it is cached, its share of the scale included.
+
+    Raises:
+        CapabilityError: a dtype that costs do not know.
+    """
+    scale = KV_SCALE_BYTES / head_dim if kv_dtype == "int8" else 0.0
+    return bytes_per_number(kv_dtype) + scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +52,23 @@ class CostOptions:
     """Of one number of standard attention's score matrix."""
     block_tokens: int = 16
     """Tokens in one block of a paged cache."""
+    kv_access: KvAccess = field(default_factory=KvAccess)
+    """Whether attention reads the cache where it is, or a gathered copy."""
 
 
-def options_from(settings: RunConfig, *, compute_dtype: str, kv_dtype: str) -> CostOptions:
+def options_from(
+    settings: RunConfig,
+    *,
+    compute_dtype: str,
+    kv_dtype: str,
+    head_dim: int,
+    kv_access: KvAccess | None = None,
+) -> CostOptions:
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
-    Without a cache `kv_dtype` says nothing and is not read.
+    `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
+    cache `kv_dtype` says nothing and is not read. `kv_access` is as the engine does it; by default
+    nothing is gathered.
 
     Raises:
         CapabilityError: a dtype whose size is not known.
@@ -53,9 +78,10 @@ def options_from(settings: RunConfig, *, compute_dtype: str, kv_dtype: str) -> C
     return CostOptions(
         attention=settings.attention.kind,
         kv_layout=settings.kv_cache.layout,
-        kv_bytes_per_number=float(bytes_per_number(kv_dtype)) if cached else 0.0,
+        kv_bytes_per_number=kv_bytes_per_number(kv_dtype, head_dim) if cached else 0.0,
         compute_dtype=compute_dtype,
         activation_bytes=number,
         score_bytes=number,
         block_tokens=settings.kv_cache.block_tokens,
+        kv_access=kv_access or KvAccess(),
     )

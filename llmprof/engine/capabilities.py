@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
+from llmprof.engine.kernels.matvec import matvec_supported
+from llmprof.engine.request_trace import Request
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import (
     BatchingPolicy,
     ContextKind,
-    ExecutionMode,
     KvDtype,
     KvLayout,
     Quantization,
     RunConfig,
+    WeightsSettings,
     WorkloadKind,
 )
 
@@ -30,46 +32,126 @@ def check_capabilities(config: RunConfig) -> None:
 
 
 def _missing(config: RunConfig) -> Iterator[tuple[str, object, str]]:
-    quantization = config.weights.quantization
-    if quantization is not Quantization.NONE:
-        yield "weights.quantization", quantization.value, "none"
-    if config.weights.group_size is not None:
-        yield "weights.group_size", config.weights.group_size, "null"
-    if config.kv_cache.layout is KvLayout.PAGED:
-        yield "kv_cache.layout", config.kv_cache.layout.value, "none or contiguous"
-    if config.kv_cache.dtype is not KvDtype.AS_WEIGHTS:
-        yield "kv_cache.dtype", config.kv_cache.dtype.value, "as_weights"
-    if config.kv_cache.memory_bytes is not None:
-        yield "kv_cache.memory_bytes", config.kv_cache.memory_bytes, "null"
-    if config.batching.policy is not BatchingPolicy.STATIC:
-        yield "batching.policy", config.batching.policy.value, "static"
-    if config.execution.mode is not ExecutionMode.EAGER:
-        yield "execution.mode", config.execution.mode.value, "eager"
     if config.parallel.tensor != 1:
         yield "parallel.tensor", config.parallel.tensor, "1"
-    if config.workload.kind is not WorkloadKind.FIXED:
-        yield "workload.kind", config.workload.kind.value, "fixed"
+
+
+def check_weights(weights: WeightsSettings, device: str) -> None:
+    """Refuse a weight format that the device has no kernel for, and settings that do nothing.
+
+    Raises:
+        CapabilityError: with the reason.
+        InputError: a setting that belongs to another format.
+    """
+    quantization = weights.quantization
+    if quantization is Quantization.FP8:
+        raise CapabilityError(
+            f"weights.quantization=fp8 is not available on {device}: CPUs have no fp8 arithmetic, "
+            "and this version has no fp8 kernel for GPUs",
+            remedy="Set weights.quantization=int8, which takes as many bytes",
+        )
+    if quantization is Quantization.NONE and weights.group_size is not None:
+        raise InputError(
+            f"weights.group_size={weights.group_size} belongs to quantized weights, and "
+            "weights.quantization is none",
+            remedy="Set weights.quantization=int8 or int4",
+        )
+    if quantization is not Quantization.INT4 and weights.symmetric:
+        raise InputError(
+            f"weights.symmetric=true belongs to int4, and weights.quantization is "
+            f"{quantization.value}",
+            remedy="Set weights.quantization=int4",
+        )
+    if quantization is not Quantization.NONE and device != "cpu":
+        raise CapabilityError(
+            f"weights.quantization={quantization.value} is not available on {device}: the kernels "
+            "that read packed weights run on CPUs only in this version",
+            remedy="Set weights.quantization=none or device=cpu",
+        )
+    if quantization is not Quantization.NONE and not matvec_supported():
+        raise CapabilityError(
+            f"weights.quantization={quantization.value} needs a CPU that converts fp16 (F16C or Arm)",
+            remedy="Set weights.quantization=none",
+        )
 
 
 def check_workload(config: RunConfig, model: ModelConfig) -> None:
-    """Refuse a workload that the model or the cache cannot hold.
+    """Refuse a workload that the model or the cache cannot hold, and settings that do nothing.
 
     Raises:
         InputError: too many tokens, or settings that contradict each other.
     """
-    workload = config.workload
-    check_length(model, workload.prompt_tokens, workload.output_tokens)
+    for problem, remedy in _contradictions(config):
+        raise InputError(problem, remedy=remedy)
+    if config.workload.kind is WorkloadKind.FIXED:
+        check_length(model, config.workload.prompt_tokens, config.workload.output_tokens)
+
+
+def _contradictions(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """What is wrong, and what to do."""
+    kv, workload, batching = config.kv_cache, config.workload, config.batching
+    serves = serves_requests(config)
+    if kv.layout is KvLayout.NONE and kv.dtype is not KvDtype.AS_WEIGHTS:
+        yield f"kv_cache.dtype={kv.dtype.value} needs a cache", "Set kv_cache.layout=contiguous"
+    if kv.layout is KvLayout.NONE and kv.memory_bytes is not None:
+        yield "kv_cache.memory_bytes needs a cache", "Set kv_cache.layout=contiguous or paged"
     if workload.context is ContextKind.SYNTHETIC:
-        if config.kv_cache.layout is KvLayout.NONE:
+        yield from _synthetic_contradictions(config)
+    if serves and config.measure.steps_per_round is not None:
+        yield (
+            "measure.steps_per_round cuts fixed work, and this run serves requests to their end",
+            "Remove it, or lower workload.requests",
+        )
+    continuous = batching.policy is BatchingPolicy.CONTINUOUS
+    if continuous and batching.max_step_tokens < batching.max_sequences:
+        yield (
+            f"batching.max_step_tokens={batching.max_step_tokens} is less than one token for each "
+            f"of batching.max_sequences={batching.max_sequences}",
+            "Raise the one or lower the other",
+        )
+
+
+def _synthetic_contradictions(config: RunConfig) -> Iterator[tuple[str, str]]:
+    if config.kv_cache.layout is KvLayout.NONE:
+        yield (
+            "workload.context=synthetic fills a KV cache, and kv_cache.layout=none has none",
+            "Set workload.context=real or kv_cache.layout=contiguous",
+        )
+    if serves_requests(config):
+        yield (
+            "workload.context=synthetic measures decode steps alone, and requests start with a "
+            "prompt",
+            "Set workload.context=real, or workload.kind=fixed with batching.policy=static",
+        )
+    if config.workload.output_tokens < 2:
+        yield (
+            "workload.context=synthetic measures decode steps alone, and a single output token "
+            "needs none",
+            "Set workload.output_tokens to 2 or more",
+        )
+
+
+def serves_requests(config: RunConfig) -> bool:
+    """Whether a scheduler runs requests, rather than one batch of fixed work."""
+    fixed = config.workload.kind is WorkloadKind.FIXED
+    return not fixed or config.batching.policy is BatchingPolicy.CONTINUOUS
+
+
+def check_trace(model: ModelConfig, trace: Sequence[Request]) -> None:
+    """Refuse a trace with a request that is longer than the model has positions.
+
+    Raises:
+        InputError: names the first one, with the numbers.
+    """
+    longest = model.max_position_embeddings
+    for request in trace:
+        tokens = request.prompt_tokens + request.output_tokens
+        if tokens > longest:
             raise InputError(
-                "workload.context=synthetic fills a KV cache, and kv_cache.layout=none has none",
-                remedy="Set workload.context=real or kv_cache.layout=contiguous",
-            )
-        if workload.output_tokens < 2:
-            raise InputError(
-                "workload.context=synthetic measures decode steps alone, and a single output token "
-                "needs none",
-                remedy="Set workload.output_tokens to 2 or more",
+                f"request {request.index} of the trace has {tokens} tokens, but {model.name} has "
+                f"{longest} positions",
+                remedy="Lower workload.lengths.prompt.high and workload.lengths.output.high, or "
+                "shorten the requests in workload.file",
             )
 
 

@@ -1,42 +1,43 @@
 """The reference engine: a model in memory, and static batches of sequences that it moves on."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
 from llmprof.architectures.source import ModelSource, require_weights
-from llmprof.engine.attention import make_attention
+from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.options import kv_bytes_per_number
+from llmprof.engine.attention import kv_access, make_attention
 from llmprof.engine.capabilities import (
     check_capabilities,
     check_length,
     check_prompt,
+    check_weights,
     check_workload,
 )
 from llmprof.engine.dtypes import ComputeDtype, compute_dtype
-from llmprof.engine.kv_cache import KvCache, make_cache
+from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
+from llmprof.engine.kv_cache import (
+    KvCache,
+    PoolPlan,
+    make_cache,
+    plan_pool,
+    require_whole_batch,
+    stored_dtype,
+)
 from llmprof.engine.loading import load_weights
 from llmprof.engine.memory import check_memory, out_of_memory_explained, predicted_memory
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.rope import RotaryTable
 from llmprof.engine.sampling import Sampler
-from llmprof.schema.cost import OpGroup
+from llmprof.engine.static_batch import StaticBatch
+from llmprof.engine.step_batch import StepBatch
+from llmprof.schema.cost import KvAccess, OpGroup
 from llmprof.schema.model import ModelConfig, WeightManifest
-from llmprof.schema.settings import KvLayout, RunConfig
-
-
-@dataclass(slots=True)
-class StaticBatch:
-    """Sequences of one length that start and end together; everything stays on the device."""
-
-    tokens: torch.Tensor
-    """Ids [batch, max_tokens]: prompts, then what was sampled, then room."""
-    num_tokens: int
-    """Known tokens of each sequence; those beyond `cache.num_tokens` are the next step's input."""
-    cache: KvCache
-    rotary: RotaryTable
+from llmprof.schema.settings import KvCacheSettings, KvLayout, RunConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,11 @@ class Engine:
     dtype: ComputeDtype
     device: str
     threads: int
-    kv_layout: KvLayout
+    kv_cache: KvCacheSettings
+    kv_access: KvAccess
+    """Where attention gathers a copy of the cache; `costs` has to know."""
     random_weights: bool
+    runner: StepRunner = field(default_factory=EagerRunner)
 
     @classmethod
     def load(
@@ -84,6 +88,7 @@ class Engine:
             MeasurementFailedError: memory ran out in spite of the prediction.
         """
         check_capabilities(config)
+        check_weights(config.weights, device)
         check_workload(config, source.config)
         require_weights(source, config.weights)
         dtype = compute_dtype(config.weights.dtype, source.manifest)
@@ -93,13 +98,15 @@ class Engine:
             device=device,
             host_available_bytes=host_available_bytes,
         )
+        runner = make_runner(config.execution.mode, device=device, layout=config.kv_cache.layout)
         torch.set_num_threads(threads)
+        attention = make_attention(config.attention.kind, device)
         with out_of_memory_explained(f"loading {source.name}"):
             loaded = load_weights(
                 source,
-                config.weights.source,
+                config.weights,
                 dtype,
-                attention=make_attention(config.attention.kind),
+                attention=attention,
                 device=device,
             )
         return cls(
@@ -109,45 +116,97 @@ class Engine:
             dtype=dtype,
             device=device,
             threads=threads,
-            kv_layout=config.kv_cache.layout,
+            kv_cache=config.kv_cache,
+            kv_access=kv_access(config, decode_kernel=attention.decode_kernel is not None),
             random_weights=loaded.random,
+            runner=runner,
+        )
+
+    @property
+    def kv_dtype(self) -> str:
+        """What keys and values are kept in: fp32, bf16, fp16, int8 or fp8."""
+        return stored_dtype(self.kv_cache.dtype, self.dtype.name)
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Of one sequence, all layers, scales included; 0 without a cache."""
+        if self.kv_cache.layout is KvLayout.NONE:
+            return 0.0
+        number = kv_bytes_per_number(self.kv_dtype, self.model.head_dim)
+        return kv_bytes_per_token(self.model, number)
+
+    def plan_pool(self, *, num_seats: int, max_tokens: int) -> PoolPlan:
+        """The store for so many sequences at once, as far as `kv_cache.memory_bytes` allows.
+
+        Raises:
+            CapabilityError: the budget does not hold a single block.
+        """
+        return plan_pool(
+            self.kv_cache,
+            num_seats=num_seats,
+            max_tokens=max_tokens,
+            bytes_per_token=self.kv_bytes_per_token,
+        )
+
+    @torch.inference_mode()
+    def make_cache(self, plan: PoolPlan) -> KvCache:
+        """Reserve a store."""
+        return make_cache(
+            plan,
+            self.model,
+            kv_dtype=self.kv_dtype,
+            dtype=self.dtype.torch,
+            device=self.device,
         )
 
     @torch.inference_mode()
     def open_batch(self, prompts: torch.Tensor, *, output_tokens: int) -> StaticBatch:
-        """Reserve what a batch needs at its longest. `prompts`: ids [batch, prompt_tokens]."""
+        """Reserve what a batch needs at its longest. `prompts`: ids [batch, prompt_tokens].
+
+        Raises:
+            InputError: more tokens than the model has positions.
+            CapabilityError: `kv_cache.memory_bytes` does not hold the batch.
+            MeasurementFailedError: memory ran out.
+        """
         batch, prompt_tokens = prompts.shape
         max_tokens = prompt_tokens + output_tokens
         check_length(self.model, prompt_tokens, output_tokens)
+        plan = self.plan_pool(num_seats=batch, max_tokens=max_tokens)
+        require_whole_batch(plan, bytes_per_token=self.kv_bytes_per_token)
         with out_of_memory_explained(f"reserving {max_tokens} tokens for {batch} sequences"):
-            tokens = torch.zeros((batch, max_tokens), dtype=torch.long, device=self.device)
-            tokens[:, :prompt_tokens] = prompts.to(self.device)
-            cache = make_cache(
-                self.kv_layout,
-                self.model,
-                batch=batch,
-                max_tokens=max_tokens,
-                dtype=self.dtype.torch,
+            return StaticBatch(
+                prompts,
+                output_tokens=output_tokens,
+                cache=self.make_cache(plan),
+                layout=self.kv_cache.layout,
+                rotary=RotaryTable.of(self.model, max_tokens, self.dtype.torch, self.device),
+                plan=plan,
                 device=self.device,
             )
-            rotary = RotaryTable.of(self.model, max_tokens, self.dtype.torch, self.device)
-        return StaticBatch(tokens, prompt_tokens, cache, rotary)
 
     @torch.inference_mode()
     def step(self, batch: StaticBatch, sampler: Sampler, probe: Probe) -> None:
         """Run the tokens that are not cached yet, and sample the next one of every sequence.
 
-        The first step of a batch is its prefill, all later ones are decode steps. Nothing waits for
-        the device.
+        Nothing waits for the device.
         """
-        known = batch.num_tokens
-        cached = batch.cache.num_tokens
-        ids = batch.tokens.narrow(1, cached, known - cached)
-        logits = self.decoder.forward(ids, batch.cache, batch.rotary, probe)
+        logits = self.forward(batch.next_step(), batch.cache, batch.rotary, probe)
+        self.sample(logits, sampler, batch.tokens.narrow(1, batch.num_tokens, 1), probe)
+        batch.advance()
+
+    def forward(
+        self, step: StepBatch, cache: KvCache, rotary: RotaryTable, probe: Probe
+    ) -> torch.Tensor:
+        """As `Decoder.forward`, in the way that `execution.mode` says; valid until the next step."""
+        return self.runner.forward(self.decoder, step, cache, rotary, probe)
+
+    def sample(
+        self, logits: torch.Tensor, sampler: Sampler, out: torch.Tensor, probe: Probe
+    ) -> None:
+        """One token id per row of logits [rows, vocab_size] into `out` [rows, 1]."""
         probe.group_begin(OpGroup.SAMPLING)
-        sampler(logits, batch.tokens.narrow(1, known, 1))
+        sampler(logits, out)
         probe.group_end()
-        batch.num_tokens = known + 1
 
     def generate(
         self,

@@ -4,19 +4,17 @@ import hashlib
 
 import torch
 
-from llmprof.costs.options import CostOptions, options_from
-from llmprof.costs.step import step_cost
-from llmprof.engine import norm
-from llmprof.engine.engine import Engine, StaticBatch
-from llmprof.engine.kv_cache import ContiguousCache
-from llmprof.engine.linear import kernel_name
+from llmprof.engine.description import ceiling_needs, describe_engine
+from llmprof.engine.engine import Engine
+from llmprof.engine.kv_cache import KvPool
 from llmprof.engine.memory import out_of_memory_explained
-from llmprof.engine.probe import Probe
+from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.sampling import GreedySampler
-from llmprof.engine.workload import CeilingNeeds
+from llmprof.engine.static_batch import StaticBatch
+from llmprof.engine.workload import RoundDetails, StepUse
 from llmprof.schema.cost import Phase, SequenceShape, StepCost, StepShape
 from llmprof.schema.model import ModelConfig, WeightManifest
-from llmprof.schema.run import EngineDescription
+from llmprof.schema.run import EngineDescription, KvUse
 from llmprof.schema.settings import ContextKind, KvLayout, RunConfig
 
 
@@ -37,9 +35,11 @@ class EngineWorkload:
         self._settings = config
         self._shapes = step_shapes(config)
         self.phases = tuple(dict.fromkeys(shape.phase for shape in self._shapes))
-        self.needs = _needs(engine, config, self._shapes[-1])
+        self.needs = ceiling_needs(engine, config, self._shapes[-1])
         self._sampler = GreedySampler()
         self._batch = self._open()
+        self._prepare()
+        self._uses = tuple(map(self._use, self._shapes))
 
     def run_round(self, probe: Probe) -> str:
         """Run every step; the hash is over the ids [batch, steps] that were sampled."""
@@ -53,35 +53,35 @@ class EngineWorkload:
         output = self._batch.tokens[:, first : self._batch.num_tokens]
         return hashlib.sha256(output.cpu().contiguous().numpy().tobytes()).hexdigest()
 
+    def round_details(self) -> RoundDetails:
+        return RoundDetails(steps=self._uses)
+
     def describe(self) -> EngineDescription:
-        engine, cache = self._engine, self._batch.cache
+        cache = self._batch.cache
         last = self._shapes[-1].sequences[0]
         cached_at_end = last.count * (last.cached_tokens + last.new_tokens)
-        return EngineDescription(
-            name="llmprof reference engine",
-            kernels=self._kernels(),
-            compute_dtype=engine.dtype.name,
-            kv_dtype=engine.dtype.name,
-            kv_bytes_reserved=cache.bytes_reserved,
-            kv_bytes_used=cached_at_end * cache.bytes_per_token,
-            weight_bytes=engine.manifest.stored_bytes,
-            threads=engine.threads,
-            random_weights=engine.random_weights,
+        return describe_engine(
+            self._engine,
+            self._shapes,
+            sampling_kernel=self._sampler.kernel,
+            cache=cache,
+            kv_bytes_used=int(cached_at_end * cache.bytes_per_token),
         )
 
-    def _kernels(self) -> dict[str, str]:
-        """One entry per role; projections of prefill and decode may differ, by their rows."""
-        projections = {
-            f"projections.{shape.phase.value}": kernel_name(shape.new_tokens, self._engine.device)
-            for shape in self._shapes
-        }
-        return {
-            **projections,
-            "lm_head": kernel_name(self._shapes[0].logit_rows, self._engine.device),
-            "attention": self._engine.decoder.attention.kernel,
-            "norm": norm.kernel_name(self._engine.device),
-            "sampling": self._sampler.kernel,
-        }
+    def _use(self, shape: StepShape) -> StepUse:
+        """A static batch reserves everything at its start."""
+        cache, blocks = self._batch.cache, self._batch.num_blocks
+        if not cache.appends:
+            return StepUse()
+        used = (shape.cached_tokens + shape.new_tokens) * cache.bytes_per_token
+        return StepUse(
+            kv=KvUse(
+                reserved_bytes=cache.bytes_reserved,
+                used_bytes=round(used),
+                blocks_held=blocks,
+                blocks_total=blocks,
+            )
+        )
 
     def _open(self) -> StaticBatch:
         workload = self._settings.workload
@@ -90,16 +90,24 @@ class EngineWorkload:
         )
         batch = self._engine.open_batch(prompts, output_tokens=workload.output_tokens)
         if workload.context is ContextKind.SYNTHETIC:
-            assert isinstance(batch.cache, ContiguousCache), "refused by check_workload"
-            batch.cache.fill_random(workload.prompt_tokens, workload.seed)
+            assert isinstance(batch.cache, KvPool), "refused by check_workload"
+            batch.cache.fill_random(workload.seed)
         return batch
+
+    def _prepare(self) -> None:
+        """Run a decode step that counts for nothing: kernels are compiled and steps recorded here."""
+        batch = self._batch
+        if self._shapes[-1].phase is not Phase.DECODE or not batch.cache.appends:
+            return
+        batch.restart(num_cached=batch.prompt_tokens)
+        with out_of_memory_explained("running a step"):
+            self._engine.step(batch, self._sampler, NullProbe())
 
     def _restart(self) -> None:
         """Back to the prompts; a filled cache keeps its noise and needs one token to go on from."""
         workload = self._settings.workload
         filled = workload.context is ContextKind.SYNTHETIC
-        self._batch.cache.reset(workload.prompt_tokens if filled else 0)
-        self._batch.num_tokens = workload.prompt_tokens + (1 if filled else 0)
+        self._batch.restart(num_cached=workload.prompt_tokens if filled else 0)
 
 
 def random_prompts(vocab_size: int, batch: int, prompt_tokens: int, seed: int) -> torch.Tensor:
@@ -128,20 +136,3 @@ def step_shapes(config: RunConfig) -> tuple[StepShape, ...]:
 def _shape(phase: Phase, batch: int, new_tokens: int, cached_tokens: int) -> StepShape:
     sequence = SequenceShape(count=batch, new_tokens=new_tokens, cached_tokens=cached_tokens)
     return StepShape(phase=phase, sequences=(sequence,), logit_rows=batch)
-
-
-def _needs(engine: Engine, config: RunConfig, steady: StepShape) -> CeilingNeeds:
-    """From the last step: a decode step where there is one."""
-    options: CostOptions = options_from(
-        config, compute_dtype=engine.dtype.name, kv_dtype=engine.dtype.name
-    )
-    traffic = step_cost(engine.model, engine.manifest, steady, options).traffic
-    layer, head = engine.decoder.layers[0], engine.decoder.head
-    projections = (layer.qkv, layer.output, layer.gate_up, layer.down, head)
-    is_skinny = steady.phase is Phase.DECODE and config.kv_cache.layout is not KvLayout.NONE
-    return CeilingNeeds(
-        working_set_bytes=int(traffic.weights + traffic.kv_read),
-        compute_dtype=engine.dtype.name,
-        skinny_rows=steady.new_tokens if is_skinny else None,
-        skinny_shapes=tuple(linear.shape for linear in projections) if is_skinny else (),
-    )

@@ -1,4 +1,4 @@
-"""Tensors of a GGUF file, unpacked to floats while they are loaded."""
+"""Tensors of a GGUF file: unpacked to floats while they are loaded, or taken over as they are."""
 
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,8 @@ from gguf import GGMLQuantizationType, quants
 
 from llmprof.architectures.gguf_header import GgufTensor, read_header
 from llmprof.architectures.gguf_names import gguf_name
+from llmprof.engine.quantization.gguf_blocks import can_take_over, take_over
+from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.errors import InputError
 from llmprof.schema.model import ModelConfig
 
@@ -43,9 +45,7 @@ class GgufTensors:
         Raises:
             InputError: the file does not hold it, or too little of it.
         """
-        tensor = self._tensors.get(gguf_name(name))
-        if tensor is None:
-            raise InputError(f"{self._path}: tensor '{gguf_name(name)}' is missing")
+        tensor = self._find(name)
         rows = self._stored_rows(tensor)
         order = self._row_order(name, len(rows))
         target = out.view(len(rows), -1)
@@ -54,6 +54,26 @@ class GgufTensors:
             chunk = slice(start, start + step)
             packed = rows[chunk] if order is None else rows[order[chunk]]
             target[chunk].copy_(_unpacked(packed, tensor))
+
+    def take_over(self, name: str, out: PackedWeight) -> bool:
+        """Copy a packed tensor as it is stored; False where its format is not that of `out`.
+
+        Raises:
+            InputError: the file does not hold it, or too little of it.
+        """
+        tensor = self._find(name)
+        if not can_take_over(tensor.type.name, out):
+            return False
+        rows = self._stored_rows(tensor)
+        order = self._row_order(name, len(rows))
+        take_over(_readable(rows if order is None else rows[order]), tensor.type.name, out)
+        return True
+
+    def _find(self, name: str) -> GgufTensor:
+        tensor = self._tensors.get(gguf_name(name))
+        if tensor is None:
+            raise InputError(f"{self._path}: tensor '{gguf_name(name)}' is missing")
+        return tensor
 
     def _stored_rows(self, tensor: GgufTensor) -> npt.NDArray[np.uint8]:
         """[rows, bytes per row]; a vector is one number per row, so that its order can change too."""

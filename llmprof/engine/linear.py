@@ -1,9 +1,26 @@
 """Matrix products with weights: the only place that chooses a kernel for them."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch.nn import functional
+
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.kernels.launch import dtype_name
+from llmprof.engine.kernels.matvec import MOST_ROWS, matvec, matvec_supported
+from llmprof.engine.kernels.unpack import unpack_rows_
+from llmprof.engine.quantization.packed_weight import PackedWeight
+
+_TILE_BYTES: Final = 4 << 20
+"""Of unpacked weights, read by a product while they are still in a cache."""
+
+
+_FLOAT_FORMATS: Final = {
+    torch.float32: WeightFormat("fp32"),
+    torch.bfloat16: WeightFormat("bf16"),
+    torch.float16: WeightFormat("fp16"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,34 +31,97 @@ class Linear:
     that copies the weight once per row.
     """
 
-    weight: torch.Tensor
+    weight: torch.Tensor | PackedWeight
     bias: torch.Tensor | None = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if x.is_cpu and x.shape[0] == 1:
-            return matrix_vector(x, self.weight, self.bias)
+        if x.is_cpu and x.shape[0] <= MOST_ROWS and matvec_supported():
+            return self._few_rows(x)
+        if isinstance(self.weight, PackedWeight):
+            return _unpacked_product(x, self.weight, self.bias)
         return functional.linear(x, self.weight, self.bias)
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """Rows of W by number: the weight as an embedding table.
+
+        Args:
+            ids: [rows], int64.
+
+        Returns:
+            [rows, in_features], as floats.
+        """
+        if not isinstance(self.weight, PackedWeight):
+            return functional.embedding(ids, self.weight)
+        out = torch.empty((len(ids), self.weight.in_features), dtype=self.weight.dtype)
+        _unpack(out, self.weight, ids=ids.contiguous())
+        return out
 
     @property
     def shape(self) -> tuple[int, int]:
         """[out_features, in_features]."""
         return self.weight.shape[0], self.weight.shape[1]
 
+    @property
+    def format(self) -> WeightFormat:
+        """How W is stored."""
+        if isinstance(self.weight, PackedWeight):
+            return self.weight.format
+        return _FLOAT_FORMATS[self.weight.dtype]
 
-def matrix_vector(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-) -> torch.Tensor:
-    """`functional.linear` for x [1, in_features].
+    def kernel_name(self, rows: int) -> str:
+        """The kernel that multiplies so many rows."""
+        return kernel_name(rows, self.weight.device.type, self.format)
 
-    On a CPU (AVX-512 with AMX, torch 2.13) it streams bf16 weights 1.3 to 1.8 times as fast at the
-    shapes of a 135M model, and fp32 weights as fast.
-    """
-    vector = x.view(-1)
-    y = torch.mv(weight, vector) if bias is None else torch.addmv(bias, weight, vector)
-    return y.view(1, -1)
+    def _few_rows(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.weight
+        if isinstance(weight, PackedWeight):
+            number, group_size = weight.format.number, weight.format.group_size or 0
+            return matvec(
+                x, weight.codes, weight.scales, weight.minimums, self.bias, number, group_size
+            )
+        return matvec(x, weight, None, None, self.bias, dtype_name(weight), 0)
 
 
-def kernel_name(rows: int, device: str) -> str:
-    """The kernel that multiplies so many rows by a weight."""
+def kernel_name(rows: int, device: str, weights: WeightFormat | None = None) -> str:
+    """The kernel that multiplies so many rows by a weight; floats unless told otherwise."""
     on_cpu = torch.device(device).type == "cpu"
-    return "torch.mv" if on_cpu and rows == 1 else "torch.nn.functional.linear"
+    stored = f" on {weights.name}" if weights is not None else ""
+    if on_cpu and rows <= MOST_ROWS and matvec_supported():
+        return f"llmprof::matvec{stored}"
+    if weights is not None and weights.packed:
+        return f"llmprof::unpack_rows_{stored}, torch.nn.functional.linear"
+    return "torch.nn.functional.linear"
+
+
+def _unpacked_product(
+    x: torch.Tensor, weight: PackedWeight, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """Unpack a tile of rows, multiply by it, and use its memory for the next one."""
+    out_features, in_features = weight.shape
+    tile_rows = max(1, min(out_features, _TILE_BYTES // (in_features * x.itemsize)))
+    tile = x.new_empty((tile_rows, in_features))
+    if tile_rows == out_features:
+        _unpack(tile, weight)
+        return functional.linear(x, tile, bias)
+    out = x.new_empty((x.shape[0], out_features))
+    for start in range(0, out_features, tile_rows):
+        part = slice(start, min(start + tile_rows, out_features))
+        weights = tile[: part.stop - start]
+        _unpack(weights, weight, first=start)
+        out[:, part] = functional.linear(x, weights, None if bias is None else bias[part])
+    return out
+
+
+def _unpack(
+    out: torch.Tensor, weight: PackedWeight, *, ids: torch.Tensor | None = None, first: int = 0
+) -> None:
+    unpack_rows_(
+        out,
+        weight.codes,
+        weight.scales,
+        weight.minimums,
+        ids,
+        first,
+        weight.format.number,
+        weight.format.group_size or 0,
+    )

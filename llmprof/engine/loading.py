@@ -1,4 +1,4 @@
-"""From files, or from nothing, to the weights of a decoder in one dtype on one device."""
+"""From files, or from nothing, to the weights of a decoder on one device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,21 @@ import torch
 
 from llmprof.architectures.manifest import EMBEDDING, FINAL_NORM, LM_HEAD, expected_tensors
 from llmprof.architectures.source import ModelSource
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.costs.weight_layout import format_of, spec_of
 from llmprof.engine.attention import Attention
 from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.gguf_tensors import GgufTensors
+from llmprof.engine.kernels.memory import WeightMemory
 from llmprof.engine.linear import Linear
 from llmprof.engine.model import Decoder, DecoderLayer
 from llmprof.engine.norm import HeadNorm, RmsNorm
+from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.engine.quantization.rounding import quantize_into
 from llmprof.engine.random_weights import RandomTensors
 from llmprof.engine.safetensors_tensors import SafetensorsTensors
 from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
-from llmprof.schema.settings import WeightSource
+from llmprof.schema.settings import WeightSource, WeightsSettings
 
 
 class TensorReader(Protocol):
@@ -25,6 +30,13 @@ class TensorReader(Protocol):
 
     def read_into(self, name: str, out: torch.Tensor) -> None:
         """Write a tensor into `out`, which has its shape and any float dtype and device.
+
+        Raises:
+            InputError: it is not there, or its data cannot be read.
+        """
+
+    def take_over(self, name: str, out: PackedWeight) -> bool:
+        """Copy a packed tensor as it is stored; False where it is not in the format of `out`.
 
         Raises:
             InputError: it is not there, or its data cannot be read.
@@ -41,24 +53,29 @@ class LoadedWeights:
 
 def load_weights(
     source: ModelSource,
-    weights: WeightSource,
+    weights: WeightsSettings,
     dtype: ComputeDtype,
     *,
     attention: Attention,
     device: str,
+    search: bool = True,
 ) -> LoadedWeights:
-    """Load a model, or make one up.
+    """Load a model, or make one up, in the format that the settings ask for.
+
+    `search=False` rounds int4 weights plainly (see `quantize_into`), as it is always done with
+    random ones: they are only read.
 
     Raises:
         InputError: a tensor is missing or cannot be read.
+        CapabilityError: a matrix that does not fit the format.
     """
-    model = source.config
-    reader = open_tensors(source, weights)
-    loader = _Loader(model, reader, dtype, device)
+    random = weights.source is WeightSource.RANDOM
+    reader = open_tensors(source, weights.source)
+    loader = _Loader(source.config, reader, weights, dtype, device, search=search and not random)
     with torch.inference_mode():
         decoder = loader.decoder(attention)
     manifest = WeightManifest(origin="engine", tensors=tuple(loader.specs))
-    return LoadedWeights(decoder, manifest, random=weights is WeightSource.RANDOM)
+    return LoadedWeights(decoder, manifest, random)
 
 
 def open_tensors(source: ModelSource, weights: WeightSource) -> TensorReader:
@@ -73,21 +90,31 @@ class _Loader:
     """Reads tensors straight to where they stay: no second copy of a fused matrix."""
 
     def __init__(
-        self, model: ModelConfig, reader: TensorReader, dtype: ComputeDtype, device: str
+        self,
+        model: ModelConfig,
+        reader: TensorReader,
+        weights: WeightsSettings,
+        dtype: ComputeDtype,
+        device: str,
+        *,
+        search: bool,
     ) -> None:
         self._model = model
         self._reader = reader
+        self._weights = weights
         self._dtype = dtype
         self._device = device
+        self._search = search
         self._shapes = expected_tensors(model)
+        self._memory = WeightMemory()
         self.specs: list[TensorSpec] = []
 
     def decoder(self, attention: Attention) -> Decoder:
-        embedding = self._tensor([EMBEDDING])
+        embedding = self._linear([EMBEDDING.removesuffix(".weight")])
         layers = tuple(self._layer(index) for index in range(self._model.num_hidden_layers))
         final_norm = self._norm(FINAL_NORM)
         tied = self._model.tie_word_embeddings
-        head = Linear(embedding if tied else self._tensor([LM_HEAD]))
+        head = embedding if tied else self._linear([LM_HEAD.removesuffix(".weight")])
         return Decoder(self._model, embedding, layers, final_norm, head, attention)
 
     def _layer(self, index: int) -> DecoderLayer:
@@ -104,37 +131,57 @@ class _Loader:
         )
 
     def _norm(self, name: str) -> RmsNorm:
-        return RmsNorm(self._tensor([name]), self._model.rms_norm_eps)
+        return RmsNorm(self._vector([name]), self._model.rms_norm_eps)
 
     def _head_norm(self, attention: str) -> HeadNorm:
         model = self._model
-        query = self._tensor([f"{attention}q_norm.weight"])
-        key = self._tensor([f"{attention}k_norm.weight"])
+        query = self._vector([f"{attention}q_norm.weight"])
+        key = self._vector([f"{attention}k_norm.weight"])
         return HeadNorm(
             query, key, model.num_attention_heads, model.num_key_value_heads, model.rms_norm_eps
         )
 
     def _linear(self, modules: Sequence[str]) -> Linear:
         """Projections of one input, their rows one below the other."""
-        weight = self._tensor([f"{module}.weight" for module in modules])
+        weight = self._matrix([f"{module}.weight" for module in modules])
         biases = [f"{module}.bias" for module in modules]
         has_bias = biases[0] in self._shapes
-        return Linear(weight, self._tensor(biases) if has_bias else None)
+        return Linear(weight, self._vector(biases) if has_bias else None)
 
-    def _tensor(self, names: Sequence[str]) -> torch.Tensor:
+    def _matrix(self, names: Sequence[str]) -> torch.Tensor | PackedWeight:
+        rows = [self._shapes[name][0] for name in names]
+        columns = self._shapes[names[0]][1]
+        fmt = format_of(names[0], self._shapes[names[0]], self._weights, self._dtype.name)
+        if not fmt.packed:
+            return self._floats(names, fmt)
+        whole = PackedWeight.empty(fmt, self._dtype.torch, sum(rows), columns, self._allocate)
+        start = 0
+        for name, count in zip(names, rows, strict=True):
+            self._pack(name, whole.part(start, count))
+            self.specs.append(spec_of(name, (count, columns), fmt))
+            start += count
+        return whole
+
+    def _pack(self, name: str, part: PackedWeight) -> None:
+        if self._reader.take_over(name, part):
+            return
+        weights = torch.empty(part.shape, dtype=torch.float32)
+        self._reader.read_into(name, weights)
+        quantize_into(weights, part, search=self._search)
+
+    def _vector(self, names: Sequence[str]) -> torch.Tensor:
+        return self._floats(names, WeightFormat(self._dtype.name))
+
+    def _floats(self, names: Sequence[str], fmt: WeightFormat) -> torch.Tensor:
         """One array that holds the named tensors one after the other along the first dimension."""
         rows = [self._shapes[name][0] for name in names]
-        whole = torch.empty(
-            (sum(rows), *self._shapes[names[0]][1:]), dtype=self._dtype.torch, device=self._device
-        )
+        whole = self._allocate((sum(rows), *self._shapes[names[0]][1:]), dtype=self._dtype.torch)
         for name, part in zip(names, torch.split(whole, rows), strict=True):
             self._reader.read_into(name, part)
-            self.specs.append(
-                TensorSpec(
-                    name=name,
-                    shape=tuple(part.shape),
-                    stored_dtype=self._dtype.name,
-                    stored_bytes=part.nbytes,
-                )
-            )
+            self.specs.append(spec_of(name, tuple(part.shape), fmt))
         return whole
+
+    def _allocate(self, shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor:
+        if self._device == "cpu":
+            return self._memory.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=self._device)

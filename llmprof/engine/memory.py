@@ -6,9 +6,10 @@ from typing import Final
 
 import torch
 
-from llmprof.architectures.manifest import manifest_from_config
 from llmprof.costs.memory import MemoryNeed, memory_need
-from llmprof.costs.options import options_from
+from llmprof.costs.weight_layout import laid_out
+from llmprof.engine.capabilities import serves_requests
+from llmprof.engine.serving_memory import cost_options_on_paper, serving_memory
 from llmprof.errors import CapabilityError, MeasurementFailedError
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import ContextKind, RunConfig
@@ -19,13 +20,20 @@ _HOST_ALLOCATOR: Final = "DefaultCPUAllocator"
 
 
 def predicted_memory(model: ModelConfig, config: RunConfig, dtype: str) -> MemoryNeed:
-    """What a run holds at its largest step, everything in one dtype (fp32, bf16 or fp16)."""
+    """What a run holds at its largest step, weights and activations in one dtype (fp32, bf16, fp16).
+
+    Raises:
+        InputError: a trace that cannot be read.
+        CapabilityError: `kv_cache.memory_bytes` does not hold a single block.
+    """
+    if serves_requests(config):
+        return serving_memory(model, config, dtype)
     workload = config.workload
     prefills = workload.context is ContextKind.REAL
     return memory_need(
         model,
-        manifest_from_config(model, dtype),
-        options_from(config, compute_dtype=dtype, kv_dtype=dtype),
+        laid_out(model, config.weights, dtype),
+        cost_options_on_paper(model, config, dtype),
         batch=workload.batch,
         prompt_tokens=workload.prompt_tokens if prefills else 1,
         max_tokens=workload.prompt_tokens + workload.output_tokens,
@@ -53,7 +61,7 @@ def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_byt
         f"{name} needs {byte_count(need.total_bytes)} on {device} "
         f"({byte_count(need.weight_bytes)} weights, {byte_count(need.kv_bytes)} KV cache, "
         f"{byte_count(need.activation_bytes)} activations), "
-        f"but {byte_count(available)} are available",
+        f"but {byte_count(available)} is available",
         remedy="Choose a smaller model or weights.dtype, fewer sequences or fewer tokens",
     )
 

@@ -1,19 +1,22 @@
 """A llama-family decoder: pre-norm attention and SwiGLU blocks around one residual stream.
 
-Hidden states are [rows, hidden_size] throughout, one row per new token of every sequence.
+Hidden states are [rows, hidden_size] throughout, one row per new token of every sequence; what
+belongs to which sequence matters to attention and cache alone.
 """
 
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
+from llmprof.engine.activation import gated
 from llmprof.engine.attention import Attention
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import HeadNorm, RmsNorm
 from llmprof.engine.probe import Probe
+from llmprof.engine.residual import add_
 from llmprof.engine.rope import RotaryTable, rotate_
+from llmprof.engine.step_batch import StepBatch
 from llmprof.schema.cost import OpGroup
 from llmprof.schema.model import ModelConfig
 
@@ -38,56 +41,61 @@ class Decoder:
     """Weights, and what to do with them. State lives in the cache that a call is given."""
 
     config: ModelConfig
-    embedding: torch.Tensor
+    embedding: Linear
+    """Its rows are looked up; the head itself where the two are tied."""
     layers: tuple[DecoderLayer, ...]
     final_norm: RmsNorm
     head: Linear
     attention: Attention
 
     def forward(
-        self,
-        ids: torch.Tensor,
-        cache: KvCache,
-        rotary: RotaryTable,
-        probe: Probe,
-        *,
-        all_rows: bool = False,
+        self, step: StepBatch, cache: KvCache, rotary: RotaryTable, probe: Probe
     ) -> torch.Tensor:
-        """One pass over the new tokens of a static batch; the cache moves on by as many.
+        """One pass over the new tokens of a step; the cache holds them afterwards.
 
         Args:
-            ids: [batch, new_tokens], each sequence continuing where the cache ends.
-            cache: of the same batch.
+            step: the new tokens, and where each continues.
+            cache: holding what the step says is cached.
             rotary: reaching at least to the last new position.
             probe: told about each op group.
-            all_rows: logits of every token; by default only of each sequence's last one.
 
         Returns:
-            Logits [batch, vocab_size], or [batch * new_tokens, vocab_size] with `all_rows`.
+            Logits [rows that reach the head, vocab_size].
         """
-        batch, new_tokens = ids.shape
-        cache.begin_step(new_tokens)
-        turn = rotary.at(cache.num_tokens, new_tokens)
+        cache.begin_step(step)
+        self.attention.begin_step(step)
+        turn = rotary.at(step.positions)
 
         probe.group_begin(OpGroup.EMBEDDING)
-        x = functional.embedding(ids, self.embedding).flatten(0, 1)
+        x = self.embedding.rows(step.ids)
         probe.group_end()
+        return self.through_layers(x, turn, step, cache, probe)
 
+    def through_layers(
+        self,
+        x: torch.Tensor,
+        turn: tuple[torch.Tensor, torch.Tensor],
+        step: StepBatch,
+        cache: KvCache,
+        probe: Probe,
+    ) -> torch.Tensor:
+        """From embedded tokens x [rows, hidden_size], which are used up, to logits as `forward`."""
         for index, layer in enumerate(self.layers):
-            self._attend(x, layer, index, batch, turn, cache, probe)
+            self._attend(x, layer, index, step, turn, cache, probe)
             _feed_forward(x, layer, probe)
-        cache.advance(new_tokens)
 
-        if not all_rows:
-            x = x.view(batch, new_tokens, -1)[:, -1]
-        return self._logits(x, probe)
+        if step.logit_rows is None:
+            return self._logits(x, probe)
+        if not step.logit_rows.shape[0]:  # pieces of prompts whose end is still to come
+            return x.new_empty(0, self.config.vocab_size)
+        return self._logits(x.index_select(0, step.logit_rows), probe)
 
     def _attend(
         self,
         x: torch.Tensor,
         layer: DecoderLayer,
         index: int,
-        batch: int,
+        step: StepBatch,
         turn: tuple[torch.Tensor, torch.Tensor],
         cache: KvCache,
         probe: Probe,
@@ -101,9 +109,9 @@ class Decoder:
         probe.group_end()
 
         probe.group_begin(OpGroup.QKV_PROJECTION)
-        heads = layer.qkv(normed).view(batch, -1, num_query + 2 * num_kv, model.head_dim)
+        heads = layer.qkv(normed).view(-1, num_query + 2 * num_kv, model.head_dim)
         probe.group_end()
-        rotated = heads.narrow(2, 0, num_query + num_kv)
+        rotated = heads.narrow(1, 0, num_query + num_kv)
 
         if layer.head_norm is not None:
             probe.group_begin(OpGroup.NORM)
@@ -114,21 +122,20 @@ class Decoder:
         rotate_(rotated, *turn)
         probe.group_end()
 
-        keys_values = heads.narrow(2, num_query, 2 * num_kv)
-        keys_values = keys_values.view(batch, -1, 2, num_kv, model.head_dim).permute(2, 0, 3, 1, 4)
+        keys_values = heads.narrow(1, num_query, 2 * num_kv).view(-1, 2, num_kv, model.head_dim)
         if cache.appends:
             probe.group_begin(OpGroup.KV_APPEND)
-            cache.append(index, keys_values)
+            cache.append(index, keys_values, step)
             probe.group_end()
         else:
-            cache.append(index, keys_values)
+            cache.append(index, keys_values, step)
 
         probe.group_begin(OpGroup.ATTENTION)
-        attended = self.attention(heads.narrow(2, 0, num_query), cache, index)
+        attended = self.attention(heads.narrow(1, 0, num_query), cache, index, step)
         probe.group_end()
 
         probe.group_begin(OpGroup.OUTPUT_PROJECTION)
-        x.add_(layer.output(attended))
+        add_(x, layer.output(attended))
         probe.group_end()
 
     def _logits(self, x: torch.Tensor, probe: Probe) -> torch.Tensor:
@@ -153,10 +160,9 @@ def _feed_forward(x: torch.Tensor, layer: DecoderLayer, probe: Probe) -> None:
     probe.group_end()
 
     probe.group_begin(OpGroup.ACTIVATION)
-    gate, up = gate_up.chunk(2, dim=-1)
-    inner = functional.silu(gate).mul_(up)
+    inner = gated(gate_up)
     probe.group_end()
 
     probe.group_begin(OpGroup.DOWN_PROJECTION)
-    x.add_(layer.down(inner))
+    add_(x, layer.down(inner))
     probe.group_end()

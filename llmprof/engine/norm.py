@@ -1,24 +1,31 @@
 """RMS norm (Zhang and Sennrich 2019): x / sqrt(mean(x^2) + eps) * gain, in fp32 inside.
 
-A GPU has one kernel for it. On a CPU torch takes it apart into eight, which cost a small model more
-than the arithmetic; five do the same.
+A GPU has one kernel for it. On a CPU torch takes it apart into eight, whose fixed cost is more than
+the arithmetic of a decode step, so there it is one of our own.
 """
+
+from typing import Final
 
 import torch
 from torch.nn import functional
 
+from llmprof.engine.kernels.launch import runs_native
+from llmprof.engine.kernels.norm import rms_norm, rms_norm_heads_
+
+_OWN: Final = "llmprof::rms_norm"
+
 
 class RmsNorm:
-    """Over the last dimension of x [..., size], with one gain per channel [size]."""
+    """Over the last dimension of x [rows, size], with one gain per channel [size]."""
 
     def __init__(self, gain: torch.Tensor, eps: float) -> None:
         self._gain = gain
-        self._scale = _InverseRms(eps, gain.shape[-1])
+        self._eps = eps
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if x.is_cpu:
-            return (x * self._scale(x)).mul_(self._gain).to(x.dtype)
-        return functional.rms_norm(x, self._gain.shape, self._gain, self._scale.eps)
+        if runs_native(x):
+            return rms_norm(x, self._gain, self._eps)
+        return functional.rms_norm(x, self._gain.shape, self._gain, self._eps)
 
 
 class HeadNorm:
@@ -29,30 +36,16 @@ class HeadNorm:
     ) -> None:
         """From the gains [head_dim] of queries and of keys."""
         self._gains = torch.cat((query.expand(heads, -1), key.expand(kv_heads, -1)))
-        self._scale = _InverseRms(eps, query.shape[-1])
+        self._eps = eps
 
     def apply_(self, heads: torch.Tensor) -> None:
-        """Norm [..., query heads + KV heads, head_dim] in place."""
-        if heads.is_cpu:
-            normed = heads * self._scale(heads)
-        else:
-            normed = functional.rms_norm(heads, heads.shape[-1:], None, self._scale.eps)
+        """Norm [rows, query heads + KV heads, head_dim] in place."""
+        if runs_native(heads):
+            rms_norm_heads_(heads, self._gains, self._eps)
+            return
+        normed = functional.rms_norm(heads, heads.shape[-1:], None, self._eps)
         torch.mul(normed, self._gains, out=heads)
 
 
-class _InverseRms:
-    def __init__(self, eps: float, size: int) -> None:
-        self.eps = eps
-        self._eps = torch.tensor(eps)
-        self._share = 1 / size
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """1 / sqrt(mean(x^2) + eps), [..., 1] in fp32."""
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        return torch.addcmul(self._eps, length, length, value=self._share).rsqrt_()
-
-
 def kernel_name(device: str) -> str:
-    if torch.device(device).type == "cpu":
-        return "torch.linalg.vector_norm, torch.rsqrt, torch.mul"
-    return "torch.nn.functional.rms_norm"
+    return _OWN if runs_native(device) else "torch.nn.functional.rms_norm"

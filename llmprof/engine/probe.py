@@ -18,8 +18,18 @@ class Probe(Protocol):
     def group_end(self) -> None: ...
 
 
+def wants_groups(probe: Probe) -> bool:
+    """Whether the group hooks do something; an observer that leaves them empty may say so.
+
+    `wants_groups = False` in its class lets a recorded step run without coming back in between.
+    """
+    return bool(getattr(probe, "wants_groups", True))
+
+
 class NullProbe:
     """Observes nothing."""
+
+    wants_groups = False
 
     def step_begin(self, shape: StepShape) -> None:
         pass

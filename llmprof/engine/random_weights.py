@@ -5,6 +5,8 @@ import math
 
 import torch
 
+from llmprof.engine.quantization.packed_weight import PackedWeight
+
 
 class RandomTensors:
     """The same numbers for the same tensor name on the same kind of device.
@@ -23,6 +25,10 @@ class RandomTensors:
         else:
             generator = torch.Generator(out.device).manual_seed(_seed(name))
             out.normal_(0.0, 1 / math.sqrt(out.shape[-1]), generator=generator)
+
+    def take_over(self, name: str, out: PackedWeight) -> bool:
+        """Nothing is packed here."""
+        return False
 
 
 def _seed(name: str) -> int:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from llmprof.architectures.gguf_rope import llama3_factors
+from llmprof.engine.kernels.launch import runs_native
+from llmprof.engine.kernels.rotary import rotate_ as rotate_native_
 from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig, RopeScaling
 
@@ -34,15 +36,22 @@ class RotaryTable:
         tables = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
         return cls(*(table.unsqueeze(1).to(device, dtype) for table in tables))
 
-    def at(self, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of `count` positions from `start` on, as views [count, 1, head_dim]."""
-        return self.cos.narrow(0, start, count), self.sin.narrow(0, start, count)
+    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Copies of the rows of these positions [rows], each [rows, 1, head_dim]."""
+        return self.cos.index_select(0, positions), self.sin.index_select(0, positions)
 
 
 def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
-    """Rotate [batch, tokens, heads, head_dim] in place, by tables [tokens, 1, head_dim]."""
+    """Rotate [rows, heads, head_dim] in place, by tables [rows, 1, head_dim]."""
+    if runs_native(heads):
+        rotate_native_(heads, cos, sin)
+        return
     swapped = heads.roll(heads.shape[-1] // 2, -1)
     heads.mul_(cos).addcmul_(swapped, sin)
+
+
+def kernel_name(device: str) -> str:
+    return "llmprof::rotate_" if runs_native(device) else "torch.roll, torch.addcmul"
 
 
 def frequencies(model: ModelConfig) -> torch.Tensor:

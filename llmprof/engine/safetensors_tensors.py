@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.errors import InputError
 
 
@@ -41,3 +42,7 @@ class SafetensorsTensors:
         except (SafetensorError, OSError) as error:
             raise InputError(f"cannot read tensor '{name}' of {path}: {error}") from error
         out.copy_(stored)
+
+    def take_over(self, name: str, out: PackedWeight) -> bool:
+        """Nothing is packed here."""
+        return False

@@ -6,7 +6,12 @@ from typing import Final, Protocol
 
 import torch
 
+from llmprof.engine.kernels.argmax import argmax
+from llmprof.engine.kernels.launch import runs_native
 from llmprof.errors import InputError
+
+MIN_TEMPERATURE: Final = 1e-6
+"""The largest logits that a model gives, some 1e4, stay far from the end of fp32 (3e38)."""
 
 
 class Sampler(Protocol):
@@ -18,11 +23,16 @@ class Sampler(Protocol):
 
 
 class GreedySampler:
-    """The most probable token."""
+    """The most probable token, the first one of equals."""
 
-    kernel: Final = "torch.argmax"
+    def __init__(self) -> None:
+        self.kernel = "torch.argmax"
 
     def __call__(self, logits: torch.Tensor, out: torch.Tensor) -> None:
+        if runs_native(logits):
+            self.kernel = "llmprof::argmax"
+            argmax(logits, out)
+            return
         torch.argmax(logits, dim=-1, keepdim=True, out=out)
 
 
@@ -61,6 +71,12 @@ class SamplingOptions:
         """Refuse what would draw from nothing, or be ignored."""
         if not math.isfinite(self.temperature) or self.temperature < 0:
             raise InputError(f"temperature is {self.temperature}, expected 0 or a positive number")
+        if 0 < self.temperature < MIN_TEMPERATURE:
+            raise InputError(
+                f"temperature is {self.temperature}, less than {MIN_TEMPERATURE}, which logits in "
+                "fp32 can be divided by",
+                remedy="Set 0, which takes the most probable token",
+            )
         if not 0 < self.top_p <= 1:
             raise InputError(f"top-p is {self.top_p}, expected more than 0 and at most 1")
         if self.temperature == 0 and (self.top_k is not None or self.top_p < 1):

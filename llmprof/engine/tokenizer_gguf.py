@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 
 from llmprof.architectures.gguf_cursor import MetadataValue
 from llmprof.architectures.gguf_header import read_header
-from llmprof.engine.tokenizer import Tokenizer
+from llmprof.engine.tokenizer import Tokenizer, library_errors_explained
 from llmprof.errors import CapabilityError, InputError
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
@@ -77,10 +77,11 @@ def tokenizer_from_gguf(path: Path, eos_ids: tuple[int, ...]) -> Tokenizer:
         raise InputError(
             f"{where}: {len(vocabulary.tokens)} tokens, but {len(vocabulary.types)} token types"
         )
-    backend = _backend(vocabulary)
-    _recognise_special(backend, vocabulary)
+    with library_errors_explained(f"{where}: its tokenizer cannot be built"):
+        backend = _backend(vocabulary)
+        _recognise_special(backend, vocabulary)
     bos_id, add_bos = _bos(metadata, where)
-    return Tokenizer(backend, bos_id, eos_ids, add_bos)
+    return Tokenizer(backend, bos_id, eos_ids, add_bos, where)
 
 
 def _bos(metadata: Mapping[str, MetadataValue], where: str) -> tuple[int | None, bool]:

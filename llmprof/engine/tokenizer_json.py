@@ -6,7 +6,7 @@ from typing import Final
 import tokenizers
 
 from llmprof.architectures.json_file import read_json_object
-from llmprof.engine.tokenizer import Tokenizer
+from llmprof.engine.tokenizer import Tokenizer, library_errors_explained
 from llmprof.errors import InputError
 
 _CONFIG: Final = "tokenizer_config.json"
@@ -21,20 +21,21 @@ def tokenizer_from_json(path: Path, eos_ids: tuple[int, ...]) -> Tokenizer:
     Raises:
         InputError: a file that cannot be read, or BOS is asked for and not named.
     """
-    try:
+    with library_errors_explained(f"cannot read {path}"):
         backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises no other
-        raise InputError(f"cannot read {path}: {error}") from error
+        # Some files keep how they were used in training. A prompt is never cut or filled up.
+        backend.no_truncation()
+        backend.no_padding()
+        template: list[int] = backend.encode("").ids
     beside = path.with_name(_CONFIG)
     settings = read_json_object(beside) if beside.is_file() else {}
-    template: list[int] = backend.encode("").ids
     bos_id = _bos_id(backend, settings.get("bos_token"), template)
     add_bos = settings.get("add_bos_token")
     if not isinstance(add_bos, bool):
         add_bos = bool(template) and template[0] == bos_id
     if add_bos and bos_id is None:
         raise InputError(f"{beside}: add_bos_token is true, but bos_token is not in {path.name}")
-    return Tokenizer(backend, bos_id, eos_ids, add_bos)
+    return Tokenizer(backend, bos_id, eos_ids, add_bos, str(path))
 
 
 def _bos_id(backend: tokenizers.Tokenizer, token: object, template: list[int]) -> int | None:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.probe import Probe
 from llmprof.schema.cost import Phase, StepCost
 from llmprof.schema.model import ModelConfig, WeightManifest
-from llmprof.schema.run import EngineDescription
+from llmprof.schema.run import BatchUse, EngineDescription, KvUse, RequestSample, ServingEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,26 @@ class CeilingNeeds:
     """Rows of a decode step's projections; None where there are none."""
     skinny_shapes: tuple[tuple[int, int], ...]
     """[out_features, in_features] of the projections that a decode step multiplies by."""
+    skinny_formats: tuple[WeightFormat, ...] = ()
+    """How each of them is stored; empty where they are floats of `compute_dtype`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepUse:
+    """How full cache and batch were in one step."""
+
+    kv: KvUse | None = None
+    batch: BatchUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDetails:
+    """What a round was beyond its steps' shapes and times."""
+
+    steps: tuple[StepUse, ...] = ()
+    """One per step, or none at all."""
+    requests: tuple[RequestSample, ...] = ()
+    events: tuple[ServingEvent, ...] = ()
 
 
 class Workload(Protocol):
@@ -29,11 +50,17 @@ class Workload(Protocol):
     weights: WeightManifest | None
     stated_costs: tuple[StepCost, ...]
     """Costs by phase where there is no model to derive them from."""
-    phases: tuple[Phase, ...]
     needs: CeilingNeeds
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Those that occur, known at the latest after a round."""
 
     def run_round(self, probe: Probe) -> str | None:
         """Run one round from a fresh state; the return value is a hash over its output ids."""
+
+    def round_details(self) -> RoundDetails:
+        """Of the last round, finished or interrupted."""
 
     def describe(self) -> EngineDescription:
         """What really ran: kernels, dtypes, bytes."""

@@ -9,6 +9,22 @@ from llmprof.instruments.clock import Clock, HostClock
 from llmprof.instruments.system_file import read_text
 from llmprof.schema.run import Contention
 
+WORKING_FRACTION = 0.10
+"""Of the wall time that a thread ran or wanted to: below it, it is a sampler or idles in a pool, and no
+barrier waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ThreadTime:
+    """Nanoseconds of one thread."""
+
+    on_cpu_ns: int
+    waited_ns: int
+    """It was runnable and had to wait for a core."""
+
+    def since(self, earlier: "_ThreadTime") -> "_ThreadTime":
+        return _ThreadTime(self.on_cpu_ns - earlier.on_cpu_ns, self.waited_ns - earlier.waited_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
@@ -16,8 +32,8 @@ class _Counters:
 
     wall_ns: int
     cpu_ns: int
-    run_queue_ns: dict[str, int] | None
-    """By thread id: how long it was runnable and had to wait for a core."""
+    threads: dict[str, _ThreadTime] | None
+    """By thread id."""
     steal_ticks: tuple[int, int] | None
     """Stolen ticks and all ticks, of every core."""
     pressure_us: int | None
@@ -26,8 +42,9 @@ class _Counters:
 class ContentionMeter:
     """Contention of one round: `start()`, the round, `stop()`.
 
-    Judge by the own run-queue delay: it counts only what this process lost. Pressure is of the
-    whole system, steal only of the hypervisor, and both have coarse clocks (10 ms for steal).
+    Judge by the own run-queue delay: it counts only what this process lost, and the worst thread's
+    is what a parallel op ends with. Pressure is of the whole system, steal only of the hypervisor,
+    and both have coarse clocks (10 ms for steal).
     Source: Linux kernel documentation, sched-stats, accounting/psi and proc(5).
     """
 
@@ -53,8 +70,10 @@ class ContentionMeter:
         before, after = self._before, self._counters()
         wall_ns = after.wall_ns - before.wall_ns
         thread_ns = wall_ns * self._threads
+        threads = _elapsed(before, after)
         return Contention(
-            run_queue_fraction=_fraction(_waited_ns(before, after), thread_ns),
+            run_queue_fraction=_fraction(_waited_ns(threads), thread_ns),
+            worst_thread_fraction=_fraction(_worst_wait_ns(threads, wall_ns), wall_ns),
             cpu_per_wall=_fraction(after.cpu_ns - before.cpu_ns, thread_ns),
             steal_fraction=_steal_fraction(before, after),
             pressure_fraction=_fraction(_stalled_ns(before, after), wall_ns),
@@ -62,22 +81,23 @@ class ContentionMeter:
         )
 
     def _counters(self) -> _Counters:
-        run_queue_ns = _run_queue_ns(self._proc)
+        threads = _thread_times(self._proc)
         steal_ticks = _steal_ticks(self._proc)
         pressure_us = _pressure_us(self._proc)
         return _Counters(
-            self._clock.now_ns(), time.process_time_ns(), run_queue_ns, steal_ticks, pressure_us
+            self._clock.now_ns(), time.process_time_ns(), threads, steal_ticks, pressure_us
         )
 
 
-def _run_queue_ns(proc: Path) -> dict[str, int] | None:
-    """Second field of each thread's schedstat; a thread that ends meanwhile is left out."""
-    delays: dict[str, int] = {}
+def _thread_times(proc: Path) -> dict[str, _ThreadTime] | None:
+    """First two fields of each thread's schedstat; a thread that ends meanwhile is left out."""
+    times: dict[str, _ThreadTime] = {}
     for path in (proc / "self" / "task").glob("*/schedstat"):
         text = read_text(path)
         if text is not None:
-            delays[path.parent.name] = int(text.split()[1])
-    return delays or None
+            on_cpu_ns, waited_ns = map(int, text.split()[:2])
+            times[path.parent.name] = _ThreadTime(on_cpu_ns, waited_ns)
+    return times or None
 
 
 def _steal_ticks(proc: Path) -> tuple[int, int] | None:
@@ -95,11 +115,28 @@ def _pressure_us(proc: Path) -> int | None:
     return int(text.splitlines()[0].rpartition("total=")[2])
 
 
-def _waited_ns(before: _Counters, after: _Counters) -> int | None:
-    if before.run_queue_ns is None or after.run_queue_ns is None:
+def _elapsed(before: _Counters, after: _Counters) -> tuple[_ThreadTime, ...] | None:
+    """What each thread that still lives did meanwhile; a new one started from nothing."""
+    if before.threads is None or after.threads is None:
         return None
-    earlier = before.run_queue_ns
-    return sum(delay - earlier.get(thread, 0) for thread, delay in after.run_queue_ns.items())
+    return tuple(
+        now.since(before.threads.get(thread, _ThreadTime(0, 0)))
+        for thread, now in after.threads.items()
+    )
+
+
+def _waited_ns(threads: tuple[_ThreadTime, ...] | None) -> int | None:
+    return None if threads is None else sum(one.waited_ns for one in threads)
+
+
+def _worst_wait_ns(threads: tuple[_ThreadTime, ...] | None, wall_ns: int) -> int | None:
+    """Of the threads that worked; None where none did, since then nothing says how long one waited."""
+    waits = [
+        one.waited_ns
+        for one in threads or ()
+        if one.on_cpu_ns + one.waited_ns >= WORKING_FRACTION * wall_ns
+    ]
+    return max(waits, default=None)
 
 
 def _steal_fraction(before: _Counters, after: _Counters) -> float | None:

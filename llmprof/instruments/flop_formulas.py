@@ -25,9 +25,10 @@ def formula_table() -> dict[object, Formula]:
     torch's registry stays as it is: a profiler must not change what other counters count.
     """
     own = {
-        getattr(torch.ops.aten, name): formula
-        for name, formula in _OWN.items()
-        if hasattr(torch.ops.aten, name)
+        getattr(namespace, name): formula
+        for namespace, formulas in ((torch.ops.aten, _OWN), (torch.ops.llmprof, _KERNELS))
+        for name, formula in formulas.items()
+        if hasattr(namespace, name)
     }
     in_place = {
         getattr(torch.ops.aten, f"{name}_"): flop_registry[getattr(torch.ops.aten, name)]
@@ -64,6 +65,19 @@ def _packed_matrix_product(x: torch.Tensor, *_: Any, out_val: torch.Tensor, **__
     return 2 * x.numel() * out_val.shape[-1]
 
 
+def _decode_attention(
+    query: torch.Tensor,
+    _store: torch.Tensor,
+    _scales: torch.Tensor | None,
+    _block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    *_: Any,
+    **__: Any,
+) -> int:
+    """For query [sequences, heads, head_dim], each with so many tokens: scores, then values."""
+    return 4 * int(context_lens.sum()) * query.shape[1] * query.shape[2]
+
+
 def _added_matrix_product(
     _added: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any
 ) -> int:
@@ -75,6 +89,12 @@ def _matrix_vector(matrix: torch.Tensor, *_: Any, **__: Any) -> int:
     """For matrix [rows, in] and vector [in], or two vectors of one size."""
     return 2 * matrix.numel()
 
+
+_KERNELS: Mapping[str, Formula] = {
+    "matvec": _packed_matrix_product,
+    "decode_attention": _decode_attention,
+}
+"""Operators of the engine's own kernels, there once the engine has been imported."""
 
 _OWN: Mapping[str, Formula] = {
     # torch's table lacks the CPU kernel, and older versions refuse fewer KV heads than query heads

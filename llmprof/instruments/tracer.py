@@ -19,6 +19,9 @@ class StepTracer:
     interrupted leaves no sample.
     """
 
+    wants_groups = False
+    """See `engine.probe.wants_groups`."""
+
     __slots__ = ("_add_step", "_device_timer", "_now", "_origin_ns", "_shape", "_start", "_steps")
 
     def __init__(self, clock: Clock, device_timer: Timer | None, origin_ns: int) -> None:
@@ -74,6 +77,8 @@ class GroupTracer(StepTracer):
     marks around the group, gaps included: where the device waits for the host, that wait is in it.
     The tracer subtracts nothing: `own_cost` measures what its hooks add.
     """
+
+    wants_groups = True
 
     __slots__ = (
         "_add_group",

@@ -1,6 +1,7 @@
 """The ceilings of a run as tables: the live readings, and what was measured once and cached."""
 
 from collections.abc import Callable
+from statistics import mode
 
 from llmprof import units
 from llmprof.renderers.estimates import Formatter, confidence, interval
@@ -51,8 +52,9 @@ def _roof_row(name: str, estimate: Estimate, text: Formatter, kernel: str) -> tu
 
 
 def _matmul_shape(report: Report) -> str:
+    """The shape that won most readings: each reading tries several."""
     shapes = [r.after.matmul_shape for r in report.run.rounds if r.after]
-    return f"{' x '.join(map(str, shapes[0]))} (m x n x k)" if shapes else "shape unknown"
+    return f"{' x '.join(map(str, mode(shapes)))} (m x n x k)" if shapes else "shape unknown"
 
 
 def cached_table(report: Report) -> Table:

@@ -91,7 +91,10 @@ def _table(*columns: str) -> Table:
 
 def _fixed_cost(ceilings: Ceilings) -> str:
     fixed = ceilings.fixed_cost
+    shared = ""
+    if fixed.parallel_s is not None:
+        shared = f"; sharing an op among the threads adds {units.seconds(fixed.parallel_s)}"
     return (
         f"fixed cost of one op: {units.seconds(fixed.alpha_s)} "
-        f"(spread {units.percent(fixed.spread)}; {fixed.method})"
+        f"(spread {units.percent(fixed.spread)}; {fixed.method}){shared}"
     )

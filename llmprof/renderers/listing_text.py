@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
+from llmprof.renderers.printable import printable
 from llmprof.schema.listing import Listing, RunSummary
 
 _SHORT: Final = re.compile(r"[0-9a-f]{8}$")
@@ -18,7 +19,7 @@ _NOTHING: Final = "-"
 def render_listing(listing: Listing, console: Console, *, now: datetime) -> None:
     """Print one row per run, the newest last, so that it stands next to the prompt."""
     if not listing.runs:
-        console.print(f"No saved runs in {listing.folder}.", markup=False)
+        console.print(f"No saved runs in {printable(listing.folder)}.", markup=False)
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True)
@@ -32,7 +33,7 @@ def render_listing(listing: Listing, console: Console, *, now: datetime) -> None
         table.add_column("status", no_wrap=True)
     for summary in listing.runs:
         cells = (*_cells(summary, now), *([summary.status] if flawed else []))
-        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
+        table.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in cells))
     console.print(table)
 
 

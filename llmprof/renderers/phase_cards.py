@@ -107,9 +107,9 @@ def _basis(phase: PhaseMeasurement, verdict: Verdict | None) -> str:
         stated += [share.share for share in verdict.limits]
         stated += [e for e in (verdict.saturation_fraction, verdict.roof_fraction) if e]
     rejected = f", {phase.num_rejected_rounds} rejected" if phase.num_rejected_rounds else ""
-    cached = f" at {phase.context_tokens:,} cached tokens" if phase.context_tokens else ""
+    context = f", {phase.context_tokens:,} tokens of context per sequence"
     return (
-        f"measured: {phase.num_steps:,} steps in {phase.num_rounds} rounds{rejected}{cached}; "
+        f"measured: {phase.num_steps:,} steps in {phase.num_rounds} rounds{rejected}{context}; "
         f"{shared_confidence(stated)}"
     )
 

@@ -36,7 +36,7 @@ _LABEL_STEP = 0.052
 """Least distance of two labels, as a share of the height of the axes."""
 
 HOW_TO_READ = (
-    "Bar to the left of a point: its activations in memory instead of in cache. "
+    "Bar to the left of a point: what ops hand on in memory instead of in cache. "
     "Cap above it: what its ops could attain, each on its own roof."
 )
 

@@ -10,6 +10,7 @@ from llmprof import units
 from llmprof.renderers.bars import ledger_bar, ledger_legend
 from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.roofline_text import roofline_lines, roofline_table
+from llmprof.renderers.serving_text import serving_lines
 from llmprof.renderers.text_layout import flow, side_by_side, wrap, wrap_all
 from llmprof.renderers.what_ran import facts, rounds_fact
 from llmprof.renderers.wording import (
@@ -71,6 +72,7 @@ def run_text(
 def _lines(report: Report, width: int, footer: str | None, *, unicode: bool) -> list[Text]:
     body = [
         *_header(report, width),
+        *serving_lines(report.serving, width),
         *_phases(report, width),
         *_roofline_and_losses(report, width, unicode=unicode),
     ]

@@ -154,7 +154,7 @@ def groups_table(ledger: Ledger) -> Table:
             "side",
             "ops",
             "bytes",
-            "activations",
+            "cache may hold",
             "FLOP",
             "FLOP/byte",
         ),
@@ -164,7 +164,7 @@ def groups_table(ledger: Ledger) -> Table:
 
 
 def _group_row(entry: GroupEntry, ledger: Ledger) -> tuple[str, ...]:
-    required = entry.traffic.required
+    counted = entry.roof_bytes
     return (
         group_name(entry.group),
         units.seconds(entry.time_s.point),
@@ -172,12 +172,12 @@ def _group_row(entry: GroupEntry, ledger: Ledger) -> tuple[str, ...]:
         units.seconds(entry.loss_s.point),
         interval(entry.loss_s, units.seconds),
         units.percent(entry.time_s.point / ledger.step_s.point),
-        entry.side.value,
+        entry.side.value if entry.side else "in cache",
         "not counted" if entry.ops is None else units.count(entry.ops),
-        units.decimal_bytes(required),
-        units.decimal_bytes(entry.traffic.activations),
+        units.decimal_bytes(counted),
+        units.decimal_bytes(entry.traffic.total - counted),
         units.flops(entry.flops),
-        units.significant(entry.flops / required) if required else "no bytes",
+        units.significant(entry.flops / counted) if counted else "no bytes",
     )
 
 

@@ -19,7 +19,7 @@ PART_NAMES: dict[Part, str] = {
 PART_MEANINGS: dict[Part, str] = {
     Part.MEMORY_WEIGHTS: "reading weights at the read ceiling",
     Part.MEMORY_KV: "reading and writing the KV cache at the read ceiling",
-    Part.MEMORY_OTHER: "logits, scores, copies and spilled activations at the read ceiling",
+    Part.MEMORY_OTHER: "scores, logits, copies and activations beyond the cache, at the read ceiling",
     Part.COMPUTE: "arithmetic at the matmul ceiling, in ops that arithmetic limits",
     Part.FIXED_COST: "what each op or kernel costs whatever its size",
     Part.LOSS: "time of the ops above their roofs: what better kernels could give back",
@@ -31,6 +31,7 @@ LIMIT_NAMES: dict[Limit, str] = {
     Limit.MEMORY: "memory side",
     Limit.COMPUTE: "compute side",
     Limit.FIXED_COST: "fixed cost",
+    Limit.ELEMENTWISE: "elementwise",
     Limit.HOST: "host",
     Limit.COMMUNICATION: "communication",
     Limit.MIXTURE: "mixture",

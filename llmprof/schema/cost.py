@@ -44,6 +44,25 @@ PROJECTIONS = (
 )
 
 
+class KvRead(StrEnum):
+    """How attention gets at cached keys and values."""
+
+    IN_PLACE = "in_place"
+    """Views of the cache, or block by block through its table: every byte is read once."""
+    GATHERED = "gathered"
+    """Copied first into one array of the model's dtype, every sequence as long as the longest, which
+    attention then reads: the copy is written and read beside the cache."""
+
+
+class KvAccess(Record):
+    """How the attention of a run gets at the cache, by what it is asked."""
+
+    decode: KvRead = KvRead.IN_PLACE
+    """One new token per sequence."""
+    chunk: KvRead = KvRead.IN_PLACE
+    """Several new tokens after cached ones. A prompt without any never reads the cache."""
+
+
 class SequenceShape(Record):
     """`count` sequences that each bring `new_tokens` to a step and hold `cached_tokens`."""
 

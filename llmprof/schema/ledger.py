@@ -29,6 +29,12 @@ class Part(StrEnum):
 
 
 class PartTime(Record):
+    """A part at the median step.
+
+    Its ceilings are those that make the least time of the whole step over its time the phase's roof
+    fraction, which is the median of per-round ratios: parts and fraction agree.
+    """
+
     part: Part
     time_s: Estimate
     share: float
@@ -48,13 +54,18 @@ class GroupEntry(Record):
     compute_s: float
     """FLOPs over the matmul ceiling of the dtype computed in."""
     fixed_cost_s: float
+    """Its spread is in the interval of the part and of the loss."""
     roof_s: float
     """fixed cost + the longer of memory and compute, per op."""
     loss_s: Estimate
     """time - roof: negative by noise or because a count is wrong."""
-    side: Side
+    side: Side | None
+    """The longer link; null for work in cache, which has none worth the name."""
     flops: float
     traffic: ByteTraffic
+    roof_bytes: float
+    """Of the traffic, what counts toward the roof: weights and KV, and what one call hands to the
+    next op where that is more than the last-level cache."""
 
 
 class HiddenTerm(Record):

@@ -58,14 +58,16 @@ class PhaseMeasurement(Record):
     num_rejected_rounds: NonNegativeInt = 0
     num_sequences: PositiveInt
     context_tokens: int
-    """Cached tokens per sequence at the median step."""
+    """Tokens per sequence that the median step attends to: cached and new ones."""
     step_s: Estimate
     """Median over rounds of the round's median step."""
     step_spread: float
-    """Interquartile range over median of the single steps, their linear growth with the context
-    taken out: that is work, not noise."""
+    """Interquartile range over median of single steps (of fewer than six the range over it): within
+    a round, median over rounds, growth with the context taken out; between rounds where each has
+    one step."""
     new_tokens_per_s: Estimate
-    """All sequences together: prompt tok/s in prefill, output tok/s in decode."""
+    """All sequences together: prompt tok/s in prefill, output tok/s in decode, both in mixed steps.
+    Tokens that are computed again (no KV cache) and padding do not count."""
     new_tokens_per_s_per_sequence: Estimate
 
 

@@ -15,6 +15,7 @@ from llmprof.schema.measurement import (
 )
 from llmprof.schema.record import Record
 from llmprof.schema.run import RunRecord
+from llmprof.schema.serving import ServingMeasurement
 from llmprof.schema.verdict import Verdict
 
 
@@ -27,16 +28,21 @@ class RooflinePoint(Record):
     dtype: str
     flops: NonNegativeFloat
     bytes_required: NonNegativeFloat
+    """What counts toward the roof: weights and KV, and what one call hands to the next op
+    (activations, scores, logits, copies) where that is more than the last-level cache."""
     bytes_with_activations: NonNegativeFloat
+    """Every byte, as if no cache held what one op hands to the next."""
     intensity_flops_per_byte: PositiveFloat
     """With required bytes only: the right end of the bar."""
     intensity_low_flops_per_byte: PositiveFloat
-    """With every activation byte in memory: the left end."""
+    """With every byte in memory: the left end."""
     achieved_flops_per_s: Estimate
     achieved_bytes_per_s: Estimate
     attainable_flops_per_s: PositiveFloat
+    """At the ceilings of the rounds: achieved over attainable is the roof fraction, point by point."""
     roof_fraction: Estimate
-    """achieved / attainable against measured ceilings; above 1 is shown as it is."""
+    """Least time over time: of a phase the median of per-round ratios to the adjacent readings, of a
+    part of it at the median step. Above 1 is shown as it is."""
     time_share: float
     """Of the phase's step."""
     mfu: float | None
@@ -67,6 +73,8 @@ class Report(Record):
     """Null where no reading was taken: nothing is judged then."""
     phases: tuple[PhaseMeasurement, ...]
     latency: LatencyMeasurement
+    serving: ServingMeasurement | None = None
+    """Null for work of a fixed shape."""
     costs: tuple[StepCost, ...]
     """One per phase, at its median step."""
     points: tuple[RooflinePoint, ...]

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from llmprof.schema.ceilings import CeilingReading, Ceilings
-from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
+from llmprof.schema.cost import KvAccess, OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.model import ModelConfig, WeightManifest
@@ -29,6 +29,37 @@ class GroupTime(Record):
     """Times the engine entered the group: the tracer's own cost is subtracted per call."""
 
 
+class KvUse(Record):
+    """KV cache during a step, the tokens that it adds included."""
+
+    reserved_bytes: NonNegativeInt
+    """Set aside for sequences, whether filled or not: whole blocks of a paged cache, whole maximal
+    lengths of a contiguous one."""
+    used_bytes: NonNegativeInt
+    """Holds a token of a sequence. The rest of what is reserved is wasted."""
+    blocks_held: NonNegativeInt
+    blocks_total: NonNegativeInt
+    """Of the store; a contiguous cache has one block per sequence."""
+
+    @property
+    def wasted_bytes(self) -> int:
+        return self.reserved_bytes - self.used_bytes
+
+
+class BatchUse(Record):
+    """How full the batch of a step was."""
+
+    running: NonNegativeInt
+    """Sequences that hold a place in the batch."""
+    waiting: NonNegativeInt
+    """Requests that have arrived and hold none."""
+    slots_idle: NonNegativeInt
+    """Places without a sequence that still has tokens to give."""
+    padding_tokens: NonNegativeInt
+    """New tokens of the step's shape that were computed for nothing: prompts padded to the longest,
+    and sequences that were done before the last of their batch."""
+
+
 class StepSample(Record):
     """One engine step: one scheduled batch, one forward pass, one sampled row per sequence."""
 
@@ -41,6 +72,42 @@ class StepSample(Record):
     device_s: NonNegativeFloat | None = None
     """Device clock between the events at the step's boundaries; null where there is no such clock."""
     groups: tuple[GroupTime, ...] = ()
+    kv: KvUse | None = None
+    """Null without a cache, or for a workload that has none."""
+    batch: BatchUse | None = None
+    """Null for work of a fixed shape, where every place is always filled."""
+
+
+class RequestSample(Record):
+    """What happened to one request of a round. Times follow from the round's steps."""
+
+    index: NonNegativeInt
+    """In the trace."""
+    arrival_s: NonNegativeFloat
+    """In the trace, after the start of the round."""
+    prompt_tokens: PositiveInt
+    output_tokens: PositiveInt
+    """Asked for; `token_steps` are those that came."""
+    queue_s: NonNegativeFloat | None
+    """Host clock from the arrival to the start of `first_step`; null if it never ran."""
+    first_step: NonNegativeInt | None
+    """Index of the round's step that first worked on it."""
+    token_steps: tuple[NonNegativeInt, ...]
+    """Per output token, the index of the step at whose end it was there."""
+    preemptions: NonNegativeInt = 0
+    """Times it lost its blocks and was computed again."""
+    outcome: Literal["finished", "rejected", "unfinished"]
+    reason: str | None = None
+
+
+class ServingEvent(Record):
+    """Something in a round that a reader should know."""
+
+    step: NonNegativeInt
+    """Index of the step before which it happened."""
+    kind: Literal["preempted", "rejected"]
+    request: NonNegativeInt
+    message: str
 
 
 class Contention(Record):
@@ -55,6 +122,9 @@ class Contention(Record):
     """Share of the time in which some task of the system waited for a CPU: a hint only."""
     canary_hz: float | None
     """Dependent additions per CPU-second: falls when the clock does."""
+    worst_thread_fraction: float | None = None
+    """Largest run-queue delay of a thread that worked, over wall time: a parallel op ends with its
+    slowest thread. Threads that hardly ever wanted a CPU are left out."""
 
 
 class DeviceTelemetry(Record):
@@ -80,6 +150,9 @@ class Round(Record):
     steps: tuple[StepSample, ...]
     contention: Contention
     telemetry: DeviceTelemetry | None = None
+    requests: tuple[RequestSample, ...] = ()
+    """In the order of the trace; empty for work of a fixed shape."""
+    events: tuple[ServingEvent, ...] = ()
 
 
 class CountedOp(Record):
@@ -103,7 +176,9 @@ class CountedStep(Record):
 
 class Warmup(Record):
     rounds: NonNegativeInt
-    settled: bool
+    settled: bool | None
+    """Two rounds in a row agreed in every phase; null where it was not tested, since the settings
+    gave the number of rounds."""
     step_s: tuple[NonNegativeFloat, ...] = ()
     """Decode (or only) step medians of the warm-up rounds."""
 
@@ -136,6 +211,9 @@ class EngineDescription(Record):
     weight_bytes: NonNegativeInt
     threads: PositiveInt
     random_weights: bool
+    kv_access: KvAccess = KvAccess()
+    kv_bytes_per_token: NonNegativeFloat | None = None
+    """Of one sequence, all layers, scales included; null in files of older versions."""
 
 
 class RunRecord(Record):

@@ -1,11 +1,26 @@
 """What to run and how to measure it: the whole input of a measurement, one YAML file."""
 
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from llmprof.schema.record import Setting
+
+# Far beyond every real run, far below what overflows: a slip of the keyboard is found at once.
+MAX_SEQUENCES: Final = 1_000_000
+MAX_TOKENS: Final = 1_000_000_000
+MAX_ROUNDS: Final = 100_000
+MAX_WARMUP_ROUNDS: Final = 1_000
+MAX_THREADS: Final = 65_536
+MAX_SEED: Final = 2**63 - 1
+"""Random generators of C++ take no more."""
+
+Sequences: TypeAlias = Annotated[int, Field(ge=1, le=MAX_SEQUENCES)]
+Tokens: TypeAlias = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Bytes: TypeAlias = Annotated[int, Field(ge=1, le=2**60)]
+
+DEVICE_PATTERN: Final = r"^(auto|cpu|cuda(:[0-9]{1,4})?)$"
 
 
 class WeightSource(StrEnum):
@@ -80,14 +95,17 @@ class WeightsSettings(Setting):
     dtype: WeightDtype = WeightDtype.AS_STORED
     quantization: Quantization = Quantization.NONE
     group_size: Literal[32, 64, 128] | None = None
-    """Weights that share one scale; null for one scale per output channel."""
+    """Adjacent weights of a row that share one scale; null for one scale per output channel (int8)
+    or groups of 32 (int4)."""
+    symmetric: bool = False
+    """int4 only: codes around zero, without the minimum that every group has otherwise."""
 
 
 class KvCacheSettings(Setting):
     layout: KvLayout = KvLayout.CONTIGUOUS
     dtype: KvDtype = KvDtype.AS_WEIGHTS
     block_tokens: Literal[8, 16, 32, 64, 128] = 16
-    memory_bytes: PositiveInt | None = None
+    memory_bytes: Bytes | None = None
 
 
 class AttentionSettings(Setting):
@@ -96,29 +114,39 @@ class AttentionSettings(Setting):
 
 class BatchingSettings(Setting):
     policy: BatchingPolicy = BatchingPolicy.STATIC
-    max_sequences: PositiveInt = 64
-    max_step_tokens: PositiveInt = 2048
+    max_sequences: Sequences = 64
+    max_step_tokens: Tokens = 2048
 
 
 class ExecutionSettings(Setting):
     mode: ExecutionMode = ExecutionMode.EAGER
-    threads: PositiveInt | None = None
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
     """CPU threads; null takes every core that this process may use."""
 
 
 class ParallelSettings(Setting):
-    tensor: PositiveInt = 1
+    tensor: Annotated[int, Field(ge=1, le=65_536)] = 1
 
 
 class LengthDistribution(Setting):
     """Lengths in tokens of a trace's prompts or outputs."""
 
     kind: Literal["fixed", "uniform", "log_normal"] = "fixed"
-    mean: PositiveInt = 256
-    sigma: PositiveFloat = 1.0
+    mean: Tokens = 256
+    sigma: Annotated[float, Field(gt=0, le=10)] = 1.0
     """Standard deviation of the logarithm (`log_normal` only)."""
-    low: PositiveInt = 1
-    high: PositiveInt = 2048
+    low: Tokens = 1
+    high: Tokens = 2048
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) is more than high ({self.high})")
+        if self.kind == "fixed" and not self.low <= self.mean <= self.high:
+            raise ValueError(
+                f"mean ({self.mean}) is not from low ({self.low}) to high ({self.high})"
+            )
+        return self
 
 
 class TraceLengths(Setting):
@@ -128,33 +156,35 @@ class TraceLengths(Setting):
 
 class WorkloadSettings(Setting):
     kind: WorkloadKind = WorkloadKind.FIXED
-    batch: PositiveInt = 1
-    prompt_tokens: PositiveInt = 512
-    output_tokens: PositiveInt = 32
+    batch: Sequences = 1
+    prompt_tokens: Tokens = 512
+    output_tokens: Tokens = 32
     context: ContextKind = ContextKind.REAL
     """`synthetic` fills the cache with `prompt_tokens` random entries and measures decode alone."""
-    requests: PositiveInt = 16
+    requests: Sequences = 16
     lengths: TraceLengths = TraceLengths()
-    arrival_rate_per_s: PositiveFloat | None = None
+    arrival_rate_per_s: Annotated[float, Field(ge=1e-6, le=1e6)] | None = None
     """Poisson arrivals; null submits every request at time zero."""
     file: str | None = None
     """JSON lines with `prompt_tokens` and `output_tokens` per request."""
-    seed: NonNegativeInt = 0
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 0
 
 
 class MeasureSettings(Setting):
-    warmup: NonNegativeInt | Literal["auto"] = "auto"
+    warmup: Annotated[int, Field(ge=0, le=MAX_WARMUP_ROUNDS)] | Literal["auto"] = "auto"
     """Rounds before anything is kept; `auto` goes on until the step times have settled."""
-    rounds: PositiveInt = 8
-    steps_per_round: PositiveInt | None = None
+    rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] = 8
+    steps_per_round: Tokens | None = None
     """Decode steps timed per round; null takes all of `workload.output_tokens`."""
     passes: tuple[Pass, ...] = (Pass.CLEAN, Pass.GROUPED, Pass.COUNTING)
     confirm: bool = False
 
     @model_validator(mode="after")
-    def _clean_pass_is_needed(self) -> Self:
+    def _clean_and_each_once(self) -> Self:
         if Pass.CLEAN not in self.passes:
             raise ValueError("measure.passes must contain 'clean': every figure rests on it")
+        if len(set(self.passes)) < len(self.passes):
+            raise ValueError("measure.passes names a pass twice: each is made once")
         return self
 
 
@@ -180,7 +210,7 @@ class RunConfig(Setting):
 
     model: str = Field(min_length=1)
     """GGUF file, Hugging Face folder, config.json, hub id, preset or installed demo model."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: str = Field(default="auto", pattern=DEVICE_PATTERN)
     weights: WeightsSettings = WeightsSettings()
     kv_cache: KvCacheSettings = KvCacheSettings()
     attention: AttentionSettings = AttentionSettings()

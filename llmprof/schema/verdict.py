@@ -14,6 +14,9 @@ class Limit(StrEnum):
     MEMORY = "memory"
     COMPUTE = "compute"
     FIXED_COST = "fixed_cost"
+    ELEMENTWISE = "elementwise"
+    """Work in cache: norms, rotations, activations, copies of what was just computed. No matrix
+    product, and less traffic that must cross memory than bytes that a cache may hold."""
     HOST = "host"
     COMMUNICATION = "communication"
     MIXTURE = "mixture"

@@ -16,6 +16,12 @@ from llmprof.store.outputs import write_atomic
 
 MAX_FILE_BYTES: Final = 2**29
 _SCHEMA: Final = re.compile(r"llmprof\.([a-z]+)/([0-9]{1,6})")
+_RAW_CONTROL: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+"""Those that JSON lets stand as they are."""
+_CONTROL: Final = re.compile(
+    rb"(?<!\\)((?:\\\\)*)\\([bf]|u00[01][0-9a-fA-F]|u007f|u00[89][0-9a-fA-F])"
+)
+"""The escapes of the others but line feed, return and tab; a backslash may itself be escaped."""
 _MOST_NAMED: Final = 5
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -38,7 +44,7 @@ def read_document(path: Path, kind: type[AnyRecord]) -> tuple[AnyRecord, tuple[C
     Raises:
         InputError: missing, truncated, not JSON, not finite, of another kind or of a newer version.
     """
-    data = _read_bytes(path)
+    data = _escaped(_read_bytes(path))
     tree = _parse(path, data)
     _check_schema(path, tree, expected=kind.model_fields["schema_"].default)
     document = _validated(path, kind, data, tree)
@@ -72,6 +78,15 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
+
+
+def _escaped(data: bytes) -> bytes:
+    """Spell out control characters in texts, which a terminal would obey."""
+    return _CONTROL.sub(rb"\1\\\\\2", _RAW_CONTROL.sub(_spelled, data))
+
+
+def _spelled(match: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(match[0].decode())
 
 
 def _check_schema(path: Path, tree: dict[str, Any], *, expected: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from llmprof.errors import InputError
@@ -14,6 +15,16 @@ def check_writable(path: Path, *, force: bool) -> None:
     Raises:
         InputError: it is a folder, exists without `force`, or its folder is missing or read-only.
     """
+    try:
+        _check_place(path, force=force)
+    except OSError as error:  # a name that is too long, or a folder that may not be searched
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _check_place(path: Path, *, force: bool) -> None:
+    # Newer versions of Python take a name that is too long for one that does not exist: ask.
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder", remedy="Name a file in it")
     if _is_stream(path):

@@ -26,23 +26,31 @@ def _summary(file: Path) -> RunSummary:
 
 
 def _unreadable(file: Path, reason: str) -> RunSummary:
-    return RunSummary(id=file.stem, file=str(file), status="unreadable", reason=reason)
+    return RunSummary(
+        id=_text(file.stem), file=_text(str(file)), status="unreadable", reason=reason
+    )
+
+
+def _text(name: str) -> str:
+    """A file's name as text: its bytes may be none."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _from_tree(file: Path, tree: dict[str, Any]) -> RunSummary:
     workload = tree["settings"]["workload"]
     model = tree["model"]
+    fixed = workload.get("kind", "fixed") == "fixed"  # a trace has requests of many lengths
     return RunSummary(
         id=tree["id"],
-        file=str(file),
+        file=_text(str(file)),
         status=tree["status"],
         created=tree["created"],
         model=tree["settings"]["model"] if model is None else model["name"],
         device=tree["environment"]["device"],
         dtype=tree["engine"]["compute_dtype"],
-        batch=workload["batch"],
-        prompt_tokens=workload["prompt_tokens"],
-        output_tokens=workload["output_tokens"],
+        batch=workload["batch"] if fixed else None,
+        prompt_tokens=workload["prompt_tokens"] if fixed else None,
+        output_tokens=workload["output_tokens"] if fixed else None,
         decode_step_s=_decode_step_s(tree["rounds"]),
         reason=tree.get("status_reason"),
     )

@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from llmprof import units
 from llmprof.errors import InputError
 from llmprof.store.key_path import KeyPath, dotted
 from llmprof.store.setting_keys import nearest_keys, valid_prefix
@@ -47,10 +48,10 @@ def first_error(error: ValidationError, places: Mapping[KeyPath, str]) -> InputE
     if first["type"] == "missing":
         return _missing_key(first["loc"], places)
     if first["type"] == "value_error":
-        return InputError(f"{_place(path, places)}{_own_message(first)}")
+        return InputError(f"{nearest_place(path, places)}{_own_message(first)}")
     expected = " or ".join(dict.fromkeys(_expected(detail, path) for detail in branches))
     return InputError(
-        f"{_place(path, places)}{dotted(path)} is {_echo(first['input'])}",
+        f"{nearest_place(path, places)}{dotted(path)} is {_echo(first['input'])}",
         remedy=f"Expected {expected}",
     )
 
@@ -58,21 +59,21 @@ def first_error(error: ValidationError, places: Mapping[KeyPath, str]) -> InputE
 def _unknown_key(path: KeyPath, places: Mapping[KeyPath, str]) -> InputError:
     near = nearest_keys(path)
     remedy = f"Did you mean {' or '.join(near)}?" if len(near) <= 2 else f"Valid: {', '.join(near)}"
-    return InputError(f"{_place(path, places)}unknown key '{dotted(path)}'", remedy=remedy)
+    return InputError(f"{nearest_place(path, places)}unknown key '{dotted(path)}'", remedy=remedy)
 
 
 def _missing_key(path: KeyPath, places: Mapping[KeyPath, str]) -> InputError:
-    message = f"{_place(path[:-1], places)}{dotted(path)} is missing"
+    message = f"{nearest_place(path[:-1], places)}{dotted(path)} is missing"
     remedy = "Name a model or a settings file" if path == ("model",) else None
     return InputError(message, remedy=remedy)
 
 
-def _place(path: KeyPath, places: Mapping[KeyPath, str]) -> str:
-    """Return where the value, or the nearest thing around it, was set; with ': ' behind it."""
-    for length in range(len(path), -1, -1):
-        if place := places.get(path[:length]):
-            return f"{place}: "
-    return ""
+def nearest_place(path: KeyPath, places: Mapping[KeyPath, str]) -> str:
+    """Return where the value, or the nearest thing around or in it, was set; with ': ' behind it."""
+    around = (places.get(path[:length]) for length in range(len(path), -1, -1))
+    inside = (place for key, place in places.items() if key[: len(path)] == path)
+    nearest = next(filter(None, (*around, *inside)), None)
+    return f"{nearest}: " if nearest else ""
 
 
 def _expected(detail: ErrorDetails, path: KeyPath) -> str:
@@ -82,7 +83,7 @@ def _expected(detail: ErrorDetails, path: KeyPath) -> str:
         return str(context["expected"])
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"{words} {context[key]:g}"
+        return f"{words} {units.exact(context[key])}"
     if kind == "string_pattern_mismatch":
         return _FORMS.get(dotted(path), f"text that matches {context['pattern']}")
     if kind == "string_too_short":

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -14,10 +14,11 @@ from llmprof.errors import InputError
 from llmprof.schema.settings import RunConfig
 from llmprof.store.key_path import KeyPath, dotted
 from llmprof.store.setting_keys import is_group
-from llmprof.store.settings_errors import first_error
+from llmprof.store.settings_errors import first_error, nearest_place
 from llmprof.store.yaml_tree import Value, parse_yaml, read_yaml
 
 SUFFIXES: Final = (".yaml", ".yml")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _KEY: Final = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
@@ -75,8 +76,15 @@ class _Layers:
         place = f"--set {text}"
         if not equals or not _KEY.fullmatch(key):
             raise InputError(f"{place}: expected KEY=VALUE", remedy="For example workload.batch=4")
-        path = tuple(key.split("."))
-        self.set(path, parse_yaml(value, where=place).value, place=place)
+        self.merge(tuple(key.split(".")), parse_yaml(value, where=place).value, place=place)
+
+    def merge(self, path: tuple[str, ...], value: Value, *, place: str) -> None:
+        """Set each key of a mapping on its own: what it does not name stays as it was."""
+        if not isinstance(value, dict) or not value:
+            self.set(path, value, place=place)
+            return
+        for key, inner in value.items():
+            self.merge((*path, key), inner, place=place)
 
     def set(self, path: tuple[str, ...], value: Value, *, place: str) -> None:
         node = self.tree
@@ -98,13 +106,35 @@ class _Layers:
         for key in [key for key in self.places if key[:size] == path]:
             del self.places[key]
 
+    def _refuse_unprintable(self) -> None:
+        """Bytes that are no text, and control characters, which would end up in a terminal."""
+        for path, text in _texts(self.tree):
+            if _UNPRINTABLE.search(text):
+                raise InputError(
+                    f"{nearest_place(path, self.places)}{dotted(path)} holds a control character, or bytes that are no UTF-8"
+                )
+
     def validated(self) -> RunConfig:
+        self._refuse_unprintable()
         try:
             # JSON is validated strictly: a list may become a tuple and a text an enum, but neither
             # `true` nor "1" becomes the number 1.
             return RunConfig.model_validate_json(json.dumps(self.tree), strict=True)
         except ValidationError as error:
             raise first_error(error, self.places) from error
+
+
+def _texts(value: Value, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Every text in nested data, keys included, with its place."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, key), key
+            yield from _texts(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*path, index))
 
 
 def _plain(value: object) -> Value:

@@ -100,6 +100,44 @@ def test_a_full_disk_is_one_line() -> None:
     assert done.stderr == "llmprof: error: cannot write to stdout: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    ("redirection", "code"),
+    [
+        ("2>/dev/full", 2),
+        ("2>&-", 2),
+        (">&- 2>&-", 2),
+        ("<&- >&- 2>&-", 2),
+        (">/dev/full 2>&1", 2),
+        ("2>&1 | head -c 0", 2),
+    ],
+)
+def test_an_error_that_nobody_can_read_keeps_its_code(redirection: str, code: int) -> None:
+    command = f'"{sys.executable}" -m llmprof schema nothing {redirection}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+
+
+@pytest.mark.parametrize("stream", [">&-", "2>&-", "2>/dev/full"])
+def test_a_result_needs_no_stderr_and_a_closed_stdout_is_no_bug(stream: str) -> None:
+    command = f'"{sys.executable}" -m llmprof ls {stream}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_interrupt_while_the_commands_are_imported_is_one_line() -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from llmprof.cli.app import main; main()"
+    )
+    done = llmprof("ls", code=program)
+    assert (done.returncode, done.stderr) == (130, "llmprof: interrupted\n")
+
+
 @pytest.mark.parametrize("arguments", [["schema", "report"], ["--help"]])
 def test_a_reader_that_stops_reading_is_no_failure(arguments: list[str]) -> None:
     with subprocess.Popen(

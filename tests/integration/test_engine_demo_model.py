@@ -12,9 +12,10 @@ from llmprof.engine.attention import make_attention
 from llmprof.engine.engine import Engine
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
+from llmprof.engine.serving_workload import ServingWorkload
 from llmprof.engine.tokenizer import Tokenizer
 from llmprof.engine.tokenizer_source import load_tokenizer
-from llmprof.schema.settings import AttentionKind, KvLayout
+from llmprof.schema.settings import AttentionKind, KvCacheSettings, KvLayout
 from tests.tiny_decoders import load_engine, settings
 
 pytestmark = pytest.mark.model
@@ -54,8 +55,8 @@ def tokenizer() -> Tokenizer:
 
 def switched(engine: Engine, kind: AttentionKind, layout: KvLayout) -> Engine:
     """The same weights under other switches."""
-    decoder = replace(engine.decoder, attention=make_attention(kind))
-    return replace(engine, decoder=decoder, kv_layout=layout)
+    decoder = replace(engine.decoder, attention=make_attention(kind, "cpu"))
+    return replace(engine, decoder=decoder, kv_cache=KvCacheSettings(layout=layout))
 
 
 @prompts
@@ -71,6 +72,8 @@ def test_text_to_ids_and_back(known: Known, tokenizer: Tokenizer) -> None:
     [
         (AttentionKind.FLASH, KvLayout.CONTIGUOUS, 48),
         (AttentionKind.STANDARD, KvLayout.CONTIGUOUS, 12),
+        (AttentionKind.FLASH, KvLayout.PAGED, 20),
+        (AttentionKind.STANDARD, KvLayout.PAGED, 12),
         (AttentionKind.FLASH, KvLayout.NONE, 6),
         (AttentionKind.STANDARD, KvLayout.NONE, 6),
     ],
@@ -86,7 +89,7 @@ def test_greedy_ids(
 
 @prompts
 @attention_kinds
-@pytest.mark.parametrize("layout", [KvLayout.CONTIGUOUS, KvLayout.NONE])
+@pytest.mark.parametrize("layout", KvLayout)
 def test_top_logits_of_every_step(
     known: Known, kind: AttentionKind, layout: KvLayout, fp32_engine: Engine
 ) -> None:
@@ -94,9 +97,8 @@ def test_top_logits_of_every_step(
     text = torch.tensor([known.prompt_ids + known.greedy_ids[:-1]])
     batch = engine.open_batch(text, output_tokens=1)
     with torch.inference_mode():
-        logits = engine.decoder.forward(
-            batch.tokens[:, :-1], batch.cache, batch.rotary, NullProbe(), all_rows=True
-        )
+        whole = batch.next_step(all_logits=True)
+        logits = engine.decoder.forward(whole, batch.cache, batch.rotary, NullProbe())
     for row, step in zip(logits[len(known.prompt_ids) - 1 :], known.steps, strict=True):
         expected = torch.tensor(step["logits"])
         torch.testing.assert_close(row.topk(4).values, expected, atol=2e-3, rtol=0)
@@ -112,3 +114,38 @@ def test_packed_weights_become_bf16(fp32_engine: Engine) -> None:
     assert fp32_engine.manifest.stored_bytes == 4 * 134_515_008
     generated = engine.generate(KNOWN[0].prompt_ids, GreedySampler(), max_tokens=2)
     assert list(generated.ids) == KNOWN[0].greedy_ids[:2]
+
+
+@attention_kinds
+@pytest.mark.parametrize("layout", [KvLayout.CONTIGUOUS, KvLayout.PAGED])
+@pytest.mark.parametrize("policy", ["static", "continuous"])
+def test_requests_in_shared_steps(
+    kind: AttentionKind, layout: KvLayout, policy: str, fp32_engine: Engine, tmp_path: Path
+) -> None:
+    """The known prompts beside each other; a paged cache so small that one of them is preempted."""
+    num_tokens = 24
+    trace = tmp_path / "trace.jsonl"
+    requests = [
+        {"prompt_tokens": len(known.prompt_ids), "output_tokens": num_tokens} for known in KNOWN
+    ]
+    trace.write_text("\n".join(map(json.dumps, requests)))
+    kv: dict[str, object] = {"layout": layout.value}
+    if layout is KvLayout.PAGED:
+        longest = max(len(known.prompt_ids) for known in KNOWN) + num_tokens
+        kv |= {"block_tokens": 8, "memory_bytes": 2 * 23_040 * (2 * longest + 8)}
+    config = settings(
+        MODEL,
+        weights={"dtype": "fp32"},
+        kv_cache=kv,
+        batching={"policy": policy, "max_sequences": 3, "max_step_tokens": 16},
+        workload={"kind": "trace", "file": str(trace)},
+    )
+    engine = replace(switched(fp32_engine, kind, layout), kv_cache=config.kv_cache)
+    work = ServingWorkload(engine, config)
+    for ids, known in zip(work.ids, KNOWN, strict=True):
+        ids[: len(known.prompt_ids)] = known.prompt_ids
+    work.run_round(NullProbe())
+    for ids, known in zip(work.ids, KNOWN, strict=True):
+        assert ids[len(known.prompt_ids) :].tolist() == known.greedy_ids[:num_tokens]
+    if layout is KvLayout.PAGED and policy == "continuous":
+        assert sum(request.preemptions for request in work.round_details().requests) > 0

@@ -1,13 +1,16 @@
 """Every family and rotary scaling against logits of another implementation."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from llmprof.engine.engine import Engine
+from llmprof.engine.open_workload import open_workload
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
+from llmprof.engine.serving_workload import ServingWorkload
 from tests.tiny_decoders import (
     DECODERS,
     LLAMA,
@@ -21,15 +24,14 @@ from tests.tiny_decoders import (
 SWITCHES = [
     pytest.param(kind, layout, id=f"{kind}-{layout}")
     for kind in ("standard", "flash")
-    for layout in ("none", "contiguous")
+    for layout in ("none", "contiguous", "paged")
 ]
 
 
 def last_logits(engine: Engine, prompts: torch.Tensor) -> torch.Tensor:
     batch = engine.open_batch(prompts, output_tokens=1)
     with torch.inference_mode():
-        ids = batch.tokens[:, : prompts.shape[1]]
-        return engine.decoder.forward(ids, batch.cache, batch.rotary, NullProbe())
+        return engine.decoder.forward(batch.next_step(), batch.cache, batch.rotary, NullProbe())
 
 
 @pytest.mark.parametrize(("kind", "layout"), SWITCHES)
@@ -81,24 +83,13 @@ def test_a_batch_gives_what_each_sequence_gives_alone(
     assert len(set(alone)) == 3
 
 
-@pytest.mark.parametrize("kind", ["standard", "flash"])
-def test_a_prompt_in_two_parts_is_the_same_prompt(kind: str, tmp_path: Path) -> None:
-    engine = load_engine(settings(write_decoder(tmp_path, LLAMA), attention={"kind": kind}))
-    batch = engine.open_batch(torch.tensor([PROMPT]), output_tokens=1)
-    with torch.inference_mode():
-        for part in (batch.tokens[:, :17], batch.tokens[:, 17 : len(PROMPT)]):
-            logits = engine.decoder.forward(part, batch.cache, batch.rotary, NullProbe())
-    torch.testing.assert_close(logits[0], torch.tensor(LLAMA.logits), atol=3e-5, rtol=1e-5)
-
-
 def test_logits_of_all_rows_end_with_those_of_the_last(tmp_path: Path) -> None:
     engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
     prompts = torch.tensor([PROMPT, PROMPT[::-1]])
     batch = engine.open_batch(prompts, output_tokens=1)
     with torch.inference_mode():
-        every = engine.decoder.forward(
-            batch.tokens[:, :-1], batch.cache, batch.rotary, NullProbe(), all_rows=True
-        )
+        step = batch.next_step(all_logits=True)
+        every = engine.decoder.forward(step, batch.cache, batch.rotary, NullProbe())
     last = last_logits(engine, prompts)
     torch.testing.assert_close(every.view(2, len(PROMPT), -1)[:, -1], last)
 
@@ -109,3 +100,30 @@ def test_generation_ends_at_a_stop_token(tmp_path: Path) -> None:
     generated = engine.generate(PROMPT, GreedySampler(), max_tokens=6, stop_ids=(stop,))
     assert generated.ids == LLAMA.greedy_ids[:3]
     assert generated.stopped == "eos"
+
+
+@pytest.mark.parametrize("policy", ["static", "continuous"])
+@pytest.mark.parametrize("layout", ["none", "contiguous", "paged"])
+@pytest.mark.parametrize("kind", ["standard", "flash"])
+def test_requests_in_shared_steps_give_the_known_tokens(
+    kind: str, layout: str, policy: str, tmp_path: Path
+) -> None:
+    """Pieces of the known prompt beside other requests, and beside itself."""
+    trace = tmp_path / "trace.jsonl"
+    known = {"prompt_tokens": len(PROMPT), "output_tokens": 6}
+    others = [{"prompt_tokens": length, "output_tokens": 9} for length in (3, 40, 11)]
+    trace.write_text("\n".join(map(json.dumps, [known, *others, known])))
+    config = settings(
+        write_decoder(tmp_path, LLAMA),
+        attention={"kind": kind},
+        kv_cache={"layout": layout, "block_tokens": 8},
+        batching={"policy": policy, "max_sequences": 3, "max_step_tokens": 48},
+        workload={"kind": "trace", "file": str(trace)},
+    )
+    work = open_workload(load_engine(config), config)
+    assert isinstance(work, ServingWorkload)
+    for index in (0, 4):
+        work.ids[index][: len(PROMPT)] = PROMPT
+    work.run_round(NullProbe())
+    for index in (0, 4):
+        assert tuple(work.ids[index][len(PROMPT) :]) == LLAMA.greedy_ids

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,17 +16,19 @@ from llmprof.cli.app import execute
 from llmprof.engine.engine_workload import EngineWorkload
 from llmprof.engine.probe import Probe
 from llmprof.instruments.injection import HostSleep
+from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import snapshot
 from llmprof.profiler import measure, profile
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import Ledger, Part
-from llmprof.schema.run import RunRecord
+from llmprof.schema.run import OwnCost, RunRecord
 from llmprof.schema.settings import RunConfig
 from llmprof.store.runs import find_run
 from tests.records import a_run_record
 from tests.tiny_decoders import LLAMA, write_decoder
 
+FEW = ("--prompt-tokens", "8", "--output-tokens", "4")
 SMALL = {
     "weights": {"dtype": "fp32"},
     "execution": {"threads": 1},
@@ -121,9 +124,10 @@ def test_a_host_sleep_is_found_in_the_host_part(tiny: str) -> None:
 
     base, slept = ledger_with(False), ledger_with(True)
 
-    # The sleep itself never ends early; a busy machine may wake the thread late.
-    assert part(slept, Part.HOST) - part(base, Part.HOST) >= 0.9 * sleep_s
-    assert part(slept, Part.LOSS) - part(base, Part.LOSS) < 0.5 * sleep_s
+    # A sleep never ends early, however busy the machine; tests/benchmarks/ledger_injection.py looks
+    # at the other parts on a quiet one.
+    assert part(slept, Part.HOST) >= sleep_s
+    assert part(base, Part.HOST) < part(slept, Part.HOST)
     total = sum(entry.time_s.point for entry in slept.parts)
     assert total == pytest.approx(slept.step_s.point, rel=0.05)
 
@@ -165,9 +169,19 @@ def test_the_command_prints_writes_and_keeps(
     [
         (["absent.gguf"], 2, "absent.gguf"),
         (["TINY", "--prompt-tokens", "4096"], 2, "4096"),
-        (["TINY", "--set", "kv_cache.layout=paged"], 7, "kv_cache.layout"),
-        (["TINY", "--set", "weights.quantization=int4"], 7, "weights.quantization"),
+        (["TINY", *FEW, "--set", "kv_cache.memory_bytes=100"], 7, "kv_cache.memory_bytes"),
+        (["TINY", "--set", "kv_cache.dtype=int8", "--set", "kv_cache.layout=none"], 2, "a cache"),
+        (
+            ["TINY", "--set", "workload.kind=trace", "--set", "workload.file=no.jsonl"],
+            2,
+            "no.jsonl",
+        ),
+        (["TINY", *FEW, "--set", "weights.quantization=fp8"], 7, "weights.quantization"),
         (["llama-3.1-70b", "--random-weights"], 7, "GiB"),
+        (["llama-3.1-8b", "--random-weights", "--batch", "1000000"], 7, "GiB"),
+        (["TINY", "--batch", "1000000000000"], 2, "--batch"),
+        (["TINY", "--set", "workload.requests=8"], 7, "workload.requests has no effect"),
+        (["TINY", "-o", f"{'a' * 300}.html"], 2, "too long"),
         (["llama-3.1-8b"], 2, "weights.source=random"),
         (["TINY", "-o", "report.docx"], 2, ".docx"),
     ],
@@ -189,8 +203,11 @@ def test_what_cannot_be_run_is_said_before_measuring(
     assert problem in err
 
 
-def test_an_interrupt_keeps_what_was_measured(tiny: str, tmp_path: Path) -> None:
-    """A real SIGINT in the middle of the rounds: exit 130, and a run file marked partial."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_measured(
+    tiny: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """A real signal in the middle of the rounds: exit 130, and a run file marked partial."""
     program = (
         "import llmprof.profiler as profiler\n"
         "from tests.records import a_run_record\n"
@@ -210,7 +227,7 @@ def test_an_interrupt_keeps_what_was_measured(tiny: str, tmp_path: Path) -> None
     for line in process.stderr:
         if "rounds 4/5000" in line:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
 
     assert process.returncode == 130, err
@@ -219,6 +236,26 @@ def test_an_interrupt_keeps_what_was_measured(tiny: str, tmp_path: Path) -> None
     record = find_run("@last")
     assert record.status == "partial"
     assert 4 <= len(record.rounds) < 5000
+
+
+def test_an_interrupt_after_the_last_round_loses_nothing(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A signal between the last round and the file: saved as complete, and the file is named."""
+
+    def interrupted(*arguments: Any) -> OwnCost:
+        os.kill(os.getpid(), signal.SIGINT)
+        return measure_own_cost(*arguments)
+
+    monkeypatch.setattr("llmprof.profiler.measure_own_cost", interrupted)
+    arguments = ["run", tiny, "--quiet", "--threads", "1", "--rounds", "2"]
+    arguments += ["--prompt-tokens", "8", "--output-tokens", "4", "--set", "measure.warmup=0"]
+    assert execute(arguments) == 130
+    record = find_run("@last")
+    assert (record.status, len(record.rounds)) == ("complete", 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"llmprof: interrupted: the run is saved in .llmprof/runs/{record.id}.json\n"
 
 
 def test_the_environment_is_that_of_the_run(tiny: str) -> None:

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmprof.analysis.fixed_cost import GroupFixedCost
 from llmprof.analysis.group_times import GroupedStep
 from llmprof.analysis.rates import Rates
 from llmprof.analysis.report import build_report
@@ -54,8 +55,9 @@ def splits(draw: st.DrawFn, unit: float = 1.0) -> StepSplit:
     device_s = draw(st.none() | time_s)
     work = StepWork(
         cost=StepCost(shape=SHAPE, ops=tuple(ops)),
-        ops=None,
-        alpha_s=draw(st.floats(min_value=0, max_value=1e-3)) * unit,
+        fixed_cost=GroupFixedCost(
+            alpha_s=draw(st.floats(min_value=0, max_value=1e-3)) * unit, spread=0.0, ops=None
+        ),
         cache_bytes=1_000_000,
     )
     grouped = GroupedStep(

@@ -118,7 +118,7 @@ def test_the_maximum_is_taken_per_op_not_per_group() -> None:
     assert entry.fixed_cost_s == pytest.approx(4e-6)
     assert entry.roof_s == pytest.approx(0.003 + 4e-6)
     assert entry.side == Side.MEMORY
-    assert entry.traffic.scores == 60e6
+    assert entry.traffic.scores == entry.roof_bytes == 60e6
 
 
 def test_the_shorter_link_is_hidden_under_the_longer() -> None:
@@ -146,6 +146,21 @@ def test_sensitivities_give_what_one_per_cent_less_is_worth() -> None:
     assert worth["number of ops"] == pytest.approx(0.01 * 60e-6)
     assert worth["host time"] == pytest.approx(0.01 * 0.002)
     assert worth["KV bytes"] == worth["FLOPs"] == 0
+
+
+def test_work_in_cache_is_worth_no_bytes() -> None:
+    """An append is as long as it is for its ops: fewer KV bytes would not shorten it."""
+    append = OpPlan(
+        group=OpGroup.KV_APPEND,
+        calls=30,
+        traffic=ByteTraffic(kv_write=23e3, activations=23e3),
+        time_s=0.001,
+    )
+    ledger = _ledger(a_run_record((_plan(WEIGHTS, append),), noise=0.0))
+    worth = {one.of: one.seconds_per_percent for one in ledger.sensitivities}
+    assert worth["KV bytes"] == 0
+    assert _parts(ledger)[Part.MEMORY_KV] == pytest.approx(23e3 / 30e9)  # and still in its part
+    assert _group(ledger, OpGroup.KV_APPEND).side is None
 
 
 def test_ops_are_counted_ones_and_null_without_a_counting_pass() -> None:
@@ -202,6 +217,16 @@ def test_disagreeing_readings_widen_the_parts() -> None:
     assert narrow.low == narrow.high
     assert wide.low == pytest.approx(270e6 / 33e9)
     assert wide.high == pytest.approx(270e6 / 27e9)
+
+
+def test_the_spread_of_alpha_is_the_fixed_costs_and_the_losses() -> None:
+    """30 ops of 2 us, give or take 20 %: 60 us between 48 and 72, and the loss the other way."""
+    record = a_run_record((_plan(WEIGHTS),), noise=0.0, alpha_spread=0.2)
+    parts = {one.part: one.time_s for one in _ledger(record).parts}
+    fixed, loss, weights = (parts[one] for one in (Part.FIXED_COST, Part.LOSS, Part.MEMORY_WEIGHTS))
+    assert (fixed.low, fixed.point, fixed.high) == pytest.approx((48e-6, 60e-6, 72e-6))
+    assert (loss.low, loss.high) == pytest.approx((0.928e-3, 0.952e-3))
+    assert weights.low == weights.high
 
 
 def test_each_round_is_split_by_the_grouped_round_beside_it() -> None:

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.phases import measure_phase, median_shape, step_time_s
+from llmprof.analysis.tokens import tokens_by_step
 from llmprof.analysis.validity import select_rounds
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.measurement import PhaseMeasurement
-from llmprof.schema.run import Round, StepSample
+from llmprof.schema.run import BatchUse, RequestSample, Round, StepSample
 from tests.records import QUIET, OpPlan, PhasePlan, a_run_record
 
 
@@ -71,6 +73,20 @@ def test_a_cached_prompt_does_not_count_as_processed() -> None:
     )
 
 
+def test_a_decode_without_a_cache_gives_one_token_per_step_whatever_it_computes() -> None:
+    """Two sequences of 200 tokens computed again in 50 ms are 40 tok/s, not 8,000."""
+    plan = _plan(Phase.DECODE, 0.05, batch=2, new_tokens=200, cached_tokens=0, steps=9)
+    record = a_run_record((plan,), noise=0.0)
+    measured = measure_phase(select_rounds(record.rounds), Phase.DECODE)
+    assert measured is not None
+    assert measured.new_tokens_per_s.point == pytest.approx(40)
+    assert measured.new_tokens_per_s_per_sequence.point == pytest.approx(20)
+    assert measured.context_tokens == 204
+    itl_s = measure_latency(record.rounds).itl_s
+    assert itl_s is not None
+    assert measured.new_tokens_per_s_per_sequence.point == pytest.approx(1 / itl_s.point)
+
+
 def test_the_round_is_the_unit_not_the_step() -> None:
     """Many steps of one slow round do not outvote the others."""
     measured = _decode_rounds([0.01] * 3, [0.01] * 3, [0.02] * 300)
@@ -89,6 +105,32 @@ def test_noise_is_spread() -> None:
     rounds = [[float(t) for t in rng.normal(1.0, 0.1, size=300)] for _ in range(3)]
     # quartiles of a normal distribution lie 0.6745 standard deviations from its median
     assert _decode_rounds(*rounds).step_spread == pytest.approx(2 * 0.06745, rel=0.1)
+
+
+def test_without_a_cache_the_context_grows_too() -> None:
+    """Each step computes one token more than the last, and takes 1 % longer."""
+    plan = _plan(Phase.DECODE, 0.01, new_tokens=100, cached_tokens=0, steps=40)
+    (one,) = a_run_record((plan,), noise=0.0, rounds=1).rounds
+    steps = tuple(
+        step.model_copy(update={"duration_s": 0.0001 * step.shape.new_tokens}) for step in one.steps
+    )
+    measured = measure_phase(select_rounds([one.model_copy(update={"steps": steps})]), Phase.DECODE)
+    assert measured is not None
+    assert measured.step_spread == pytest.approx(0.0, abs=1e-9)
+
+
+def test_drift_between_rounds_is_no_spread_of_steps_but_widens_the_step() -> None:
+    rng = np.random.default_rng(5)
+    rounds = [[float(level * t) for t in rng.normal(1.0, 0.01, 50)] for level in (1.0, 1.5, 2.0)]
+    measured = _decode_rounds(*rounds)
+    assert measured.step_spread == pytest.approx(2 * 0.006745, rel=0.3)
+    assert (measured.step_s.low, measured.step_s.high) == pytest.approx((1.0, 2.0), rel=0.01)
+
+
+def test_with_one_step_per_round_the_rounds_spread() -> None:
+    """Few rounds: the range, since their quartiles hide the one that is off."""
+    assert _decode_rounds([1.0], [1.0], [1.0], [1.3]).step_spread == pytest.approx(0.3)
+    assert _decode_rounds(*[[1.0]] * 5, [1.1], [1.2]).step_spread == pytest.approx(0.05)
 
 
 def test_one_wild_step_does_not_tilt_the_trend() -> None:
@@ -132,3 +174,66 @@ def test_varying_tokens_per_step_are_summed_over_the_round() -> None:
     measured = measure_phase(select_rounds([mixed]), Phase.DECODE)
     assert measured is not None
     assert measured.new_tokens_per_s.point == 2.0  # 8 tokens in 4 s
+
+
+def _request(index: int, prompt_tokens: int, *token_steps: int) -> RequestSample:
+    return RequestSample(
+        index=index,
+        arrival_s=0.0,
+        prompt_tokens=prompt_tokens,
+        output_tokens=len(token_steps),
+        queue_s=0.0,
+        first_step=token_steps[0],
+        token_steps=token_steps,
+        outcome="finished",
+    )
+
+
+def _served_step(phase: Phase, *sequences: tuple[int, int], padding: int = 0) -> StepSample:
+    """Sequences as (new tokens, cached tokens)."""
+    shape = StepShape(
+        phase=phase,
+        sequences=tuple(
+            SequenceShape(new_tokens=new, cached_tokens=cached) for new, cached in sequences
+        ),
+        logit_rows=len(sequences),
+    )
+    batch = BatchUse(running=2, waiting=0, slots_idle=0, padding_tokens=padding)
+    return StepSample(shape=shape, start_s=0.0, duration_s=1.0, batch=batch)
+
+
+def _served(requests: tuple[RequestSample, ...], *steps: StepSample) -> tuple[int, ...]:
+    return tokens_by_step(
+        Round(
+            index=0,
+            before=None,
+            after=None,
+            steps=steps,
+            contention=QUIET,
+            requests=requests,
+        )
+    )
+
+
+def test_padding_of_a_static_batch_is_worth_nothing() -> None:
+    """Prompts of 5 and 8, outputs of 3 and 2: in the last step one sequence repeats itself."""
+    assert _served(
+        (_request(0, 5, 0, 1, 2), _request(1, 8, 0, 1)),
+        _served_step(Phase.PREFILL, (8, 0), (8, 0), padding=3),
+        _served_step(Phase.DECODE, (1, 8), (1, 8)),
+        _served_step(Phase.DECODE, (1, 9), (1, 8), padding=1),
+    ) == (13, 2, 1)
+
+
+def test_a_mixed_step_counts_prompt_and_output_tokens() -> None:
+    assert _served(
+        (_request(0, 5, 0, 1), _request(1, 8, 1)),
+        _served_step(Phase.PREFILL, (5, 0)),
+        _served_step(Phase.MIXED, (1, 5), (8, 0)),
+    ) == (5, 9)
+    # without a cache the first one's six tokens are computed again for its one
+    assert _served(
+        (_request(0, 5, 0, 1), _request(1, 8, 1)),
+        _served_step(Phase.PREFILL, (5, 0)),
+        _served_step(Phase.MIXED, (6, 0), (8, 0)),
+    ) == (5, 9)

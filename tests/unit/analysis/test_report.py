@@ -77,7 +77,12 @@ def test_one_round_is_shown_without_an_interval() -> None:
 
 
 def test_few_rounds_say_what_their_intervals_cover() -> None:
-    assert "cover 94 %" in _caveat(a_run_record(rounds=5), "few-rounds").message
+    message = _caveat(a_run_record(rounds=5), "few-rounds").message
+    assert message == "5 clean and 5 grouped rounds: intervals are min to max and cover 94 %"
+    fewer = _caveat(a_run_record(rounds=9, grouped_rounds=3), "few-rounds").message
+    assert fewer == "9 clean and 3 grouped rounds: intervals are min to max and cover 75 %"
+    one = _caveat(a_run_record(rounds=1, grouped_rounds=0), "few-rounds").message
+    assert one == "1 clean round: intervals say nothing"
 
 
 def test_a_fixed_cost_above_what_ops_take_is_said() -> None:
@@ -85,6 +90,21 @@ def test_a_fixed_cost_above_what_ops_take_is_said() -> None:
     plan = PhasePlan(phase=Phase.DECODE, ops=(norm, WEIGHTS))
     caveat = _caveat(a_run_record((plan,), alpha_s=9e-6), "fixed-cost-high")
     assert caveat.message.startswith("norm: the fixed cost of 9.00 µs per op")
+    assert "is more than these ops take" in caveat.message
+
+
+def test_a_fixed_cost_that_leaves_no_room_for_the_link_is_said() -> None:
+    """9 ms of link and 1.8 ms of fixed cost in an op that takes 10 ms."""
+    tight = OpPlan(
+        group=OpGroup.LM_HEAD,
+        calls=200,
+        flops=3e8,
+        traffic=ByteTraffic(weights=2.7e8),
+        time_s=0.010,
+    )
+    plan = PhasePlan(phase=Phase.DECODE, ops=(tight,))
+    message = _caveat(a_run_record((plan,), alpha_s=9e-6), "fixed-cost-high").message
+    assert "and the link together are more than these ops take" in message
 
 
 def test_groups_that_were_timed_and_not_costed_are_said() -> None:
@@ -146,9 +166,11 @@ def test_a_step_that_fits_in_the_cache_is_not_judged_by_memory_in_silence() -> N
         ({"grouped_rounds": 0}, "no-ledger"),
         ({"readings": False}, "no-ceilings"),
         ({"settled": False}, "not-settled"),
+        ({"settled": None}, "not-tested"),
+        ({"rounds": 8, "grouped_rounds": 4}, "few-rounds"),
     ],
 )
-def test_what_is_missing_is_said(options: dict[str, bool], code: str) -> None:
+def test_what_is_missing_is_said(options: dict[str, bool | int | None], code: str) -> None:
     _caveat(a_run_record(**options), code)  # type: ignore[arg-type]
 
 

@@ -2,10 +2,12 @@ import pytest
 
 from llmprof.analysis.report import build_report
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
-from llmprof.schema.report import RooflinePoint
+from llmprof.schema.ledger import Part
+from llmprof.schema.report import Report, RooflinePoint
 from llmprof.schema.run import RunRecord
 from tests.records import OpPlan, PhasePlan, a_run_record
 
+LINK_PARTS = (Part.MEMORY_WEIGHTS, Part.MEMORY_KV, Part.MEMORY_OTHER, Part.COMPUTE)
 PROJECTION = OpPlan(
     group=OpGroup.LM_HEAD,
     calls=2,
@@ -47,6 +49,18 @@ def test_the_intensity_bar_runs_from_all_activations_to_none() -> None:
     assert point.intensity_low_flops_per_byte == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("kind", ["scores", "logits", "copies"])
+def test_the_bar_spans_whatever_a_cache_may_hold(kind: str) -> None:
+    """20 MB per call fit in the cache of 32 MiB, 40 MB do not."""
+    for per_call, right_end in ((20e6, 150e6), (40e6, 230e6)):
+        traffic = ByteTraffic(weights=150e6, **{kind: 2 * per_call})
+        plan = OpPlan(group=OpGroup.LM_HEAD, calls=2, flops=150e6, traffic=traffic, time_s=0.02)
+        point = _points(a_run_record(_plan(plan), noise=0.0))["decode"]
+        assert point.bytes_required == pytest.approx(right_end)
+        assert point.intensity_flops_per_byte == pytest.approx(150e6 / right_end)
+        assert point.intensity_low_flops_per_byte == pytest.approx(150e6 / (150e6 + 2 * per_call))
+
+
 def test_attainable_is_the_sum_of_the_ops_roofs() -> None:
     """A compute-side and a memory-side op one after the other: 5 + 7 ms, not max of the sums."""
     product = OpPlan(group=OpGroup.QKV_PROJECTION, calls=1, flops=6e9, time_s=0.008)
@@ -73,7 +87,27 @@ def test_the_fraction_follows_the_readings_beside_each_round() -> None:
         steps = tuple(step.model_copy(update={"duration_s": duration_s}) for step in one.steps)
         rounds.append(one.model_copy(update={"steps": steps}))
     record = record.model_copy(update={"rounds": tuple(rounds)})
-    assert _points(record)["decode"].roof_fraction.point == pytest.approx(0.8)
+    point = _points(record)["decode"]
+    assert point.roof_fraction.point == pytest.approx(0.8)
+    _agree(build_report(record))
+
+
+def _agree(report: Report) -> None:
+    """Points, ledger and roof fraction tell one story to the last digits."""
+    for point in report.points:
+        reached = point.achieved_flops_per_s.point / point.attainable_flops_per_s
+        assert reached == pytest.approx(point.roof_fraction.point, rel=1e-9), point.label
+    for ledger, verdict in zip(report.ledgers, report.verdicts, strict=True):
+        links_s = sum(one.time_s.point for one in ledger.parts if one.part in LINK_PARTS)
+        assert verdict.roof_fraction is not None
+        assert links_s / ledger.step_s.point == pytest.approx(verdict.roof_fraction.point, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_fraction_whatever_way_it_is_read(seed: int) -> None:
+    """Noise and drift make the median of ratios another number than the ratio of medians."""
+    read = [24e9, 31e9, 28e9, 35e9, 27e9, 33e9, 29e9, 30e9]
+    _agree(build_report(a_run_record(rounds=7, noise=0.2, read_bytes_per_s=read, seed=seed)))
 
 
 def test_disagreeing_readings_widen_the_fraction() -> None:
@@ -86,7 +120,7 @@ def test_disagreeing_readings_widen_the_fraction() -> None:
 
 def test_work_without_flops_has_no_place_on_the_axes() -> None:
     copy = OpPlan(
-        group=OpGroup.OTHER, calls=1, traffic=ByteTraffic(copies=30e6), time_s=0.002, flops=0.0
+        group=OpGroup.OTHER, calls=1, traffic=ByteTraffic(copies=60e6), time_s=0.004, flops=0.0
     )
     report = build_report(a_run_record(_plan(copy), noise=0.0))
     assert report.points == ()

@@ -99,4 +99,9 @@ def test_reciprocal_turns_the_interval_around() -> None:
 
 
 def test_relative_spread_is_quartiles_over_median() -> None:
-    assert relative_spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 3)
+    assert relative_spread([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]) == pytest.approx(3 / 4)
+
+
+def test_of_few_samples_the_spread_is_their_range() -> None:
+    """The quartiles of 10, 10, 10 and 14 are 10 and 11: what lies outside must not vanish."""
+    assert relative_spread([10.0, 10.0, 10.0, 14.0]) == pytest.approx(0.4)

@@ -25,6 +25,7 @@ def test_quiet_rounds_are_all_kept() -> None:
     ("bad", "reason"),
     [
         (_with(run_queue_fraction=0.06), "waited for a CPU"),
+        (_with(run_queue_fraction=0.02, worst_thread_fraction=0.08), "waited for a CPU"),
         (_with(steal_fraction=0.2), "hypervisor"),
         (_with(cpu_per_wall=0.80), "less CPU time"),
         (_with(canary_hz=2.5e9), "clock"),
@@ -61,6 +62,7 @@ def test_what_the_system_does_not_tell_rejects_nothing() -> None:
         steal_fraction=None,
         pressure_fraction=None,
         canary_hz=None,
+        worst_thread_fraction=None,
     )
     assert not select_rounds(_rounds([unknown] * 3)).reasons
 

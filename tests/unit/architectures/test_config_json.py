@@ -242,6 +242,10 @@ def test_quantized_checkpoints_are_refused_wherever_they_say_so() -> None:
         ("eos_token_id", -2),
         ("eos_token_id", [1, "2"]),
         ("sliding_window", "wide"),
+        ("architectures", "MambaForCausalLM"),
+        ("architectures", [3]),
+        ("layer_types", "full_attention"),
+        ("layer_types", {"0": "full_attention"}),
     ],
 )
 def test_a_bad_field_is_named_in_one_line(field: str, value: object) -> None:

@@ -77,7 +77,7 @@ def some_ceilings(
         bytes_per_s=30e9,
         median_bytes_per_s=28e9,
         spread=0.05,
-        kernel="numba, 4 streams",
+        kernel="llmprof::read 4x",
     )
     matmul = ComputeCeiling(
         dtype="bf16",

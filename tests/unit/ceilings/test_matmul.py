@@ -31,10 +31,17 @@ def few_small_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
 class ModelledTime(Stopwatch):
     """Time by what a kernel says of itself: its product returns the seconds it takes."""
 
+    def __init__(self, slowed: Callable[[int], float] = lambda call: 1.0) -> None:
+        """`slowed`: by which factor the call of this number is."""
+        super().__init__("cpu")
+        self._slowed = slowed
+        self.num_calls = 0
+
     def time_s(self, call: Callable[[], object]) -> float:
         taken_s = call()
         assert isinstance(taken_s, float)
-        return taken_s
+        self.num_calls += 1
+        return taken_s * self._slowed(self.num_calls)
 
 
 def modelled(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Shape], float]) -> None:
@@ -48,20 +55,66 @@ def test_a_multiply_add_is_two_operations() -> None:
 
 def test_the_fastest_shape_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     modelled(monkeypatch, lambda shape: flops(shape) / (2e9 if shape == SMALL[1] else 1e9))
-    found = best_contenders("bf16", "cpu", ModelledTime("cpu"), budget_s=10, call_s=1)
+    found = best_contenders("bf16", "cpu", ModelledTime(), call_s=1)
     assert found[0].shape == SMALL[1]
     assert len(found) == 3
 
 
+def test_every_shape_is_judged_by_the_best_of_five_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are ten times slower but for the last few: what is found is what is true without load."""
+    modelled(monkeypatch, lambda shape: flops(shape) / (2e9 if shape == SMALL[1] else 1e9))
+    stopwatch = ModelledTime(slowed=lambda call: 10.0 if call <= 12 else 1.0)
+    found = best_contenders("bf16", "cpu", stopwatch, call_s=1)
+    assert stopwatch.num_calls == 3 * 5
+    assert found[0].shape == SMALL[1]
+
+
+def test_slow_first_calls_lose_no_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest takes 1.6 ms, but 16 ms in the first moments, when 2 ms are allowed."""
+    modelled(monkeypatch, lambda shape: flops(shape) / 1e9)
+    stopwatch = ModelledTime(slowed=lambda call: 10.0 if call <= 2 else 1.0)
+    found = best_contenders("bf16", "cpu", stopwatch, call_s=0.002)
+    assert {one.shape for one in found} == set(SMALL)
+
+
+def test_a_rate_that_is_known_admits_shapes_that_a_busy_machine_would_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modelled(monkeypatch, lambda shape: flops(shape) / 1e9)
+    busy = ModelledTime(slowed=lambda call: 10.0)
+    few = best_contenders("bf16", "cpu", busy, call_s=0.002)
+    assert SMALL[2] not in {one.shape for one in few}
+    all_three = best_contenders("bf16", "cpu", busy, call_s=0.002, known_flops_per_s=1e9)
+    assert {one.shape for one in all_three} == set(SMALL)
+
+
+def test_the_largest_shape_stays_though_it_looked_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = ((16, 16, 16), (24, 16, 16), (32, 16, 16), (40, 16, 16), (48, 16, 16))
+    monkeypatch.setattr(matmul, "_SHAPES_CPU", shapes)
+    modelled(monkeypatch, lambda shape: flops(shape) * shape[0])
+    found = best_contenders("bf16", "cpu", ModelledTime(), call_s=1e9)
+    assert [one.shape for one in found] == [shapes[0], shapes[1], shapes[4]]
+
+
 def test_a_slow_dtype_is_measured_at_its_smallest_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     modelled(monkeypatch, lambda shape: flops(shape) / 1e6)
-    found = best_contenders("bf16", "cpu", ModelledTime("cpu"), budget_s=10, call_s=0.1)
+    found = best_contenders("bf16", "cpu", ModelledTime(), call_s=0.1)
     assert [one.shape for one in found] == [SMALL[0]]
+
+
+def test_shapes_together_stay_within_the_memory_that_may_be_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two kernels, 4 bytes: 63,488 of the first shape and 98,304 of the second fit, 253,952 do not."""
+    modelled(monkeypatch, lambda shape: flops(shape) / 1e9)
+    monkeypatch.setattr(matmul, "budget_bytes", lambda device: 63_488 + 98_304)
+    found = best_contenders("bf16", "cpu", ModelledTime(), call_s=1)
+    assert {one.shape for one in found} == set(SMALL[:2])
 
 
 def test_short_products_are_timed_in_batches_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     modelled(monkeypatch, lambda shape: 1e-4)
-    (first, *_) = best_contenders("bf16", "cpu", ModelledTime("cpu"), budget_s=10, call_s=1)
+    (first, *_) = best_contenders("bf16", "cpu", ModelledTime(), call_s=1)
     assert first.batch == 20
     assert first.flops_per_call == 20 * 2 * 128 * 96 * 64
     (rates,) = race_contenders([first], Stopwatch("cpu"), budget_s=0.0, at_least=2)

@@ -88,7 +88,20 @@ def test_two_equal_gpus_have_their_own(measured: Measurements) -> None:
     assert measured.count == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"schema": "llmprof.ceilings/1"}', b"\xff\x00"])
+EMPTY = some_ceilings(MACHINE, measured_at=NOON).model_copy(update={"bandwidth": ()})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"schema": "llmprof.ceilings/1"}',
+        b"\xff\x00",
+        EMPTY.model_dump_json().encode(),
+    ],
+    ids=["empty", "cut", "bare", "bytes", "no-bandwidth"],
+)
 def test_a_corrupt_cache_is_said_and_measured_again(
     measured: Measurements, tmp_path: Path, content: bytes
 ) -> None:

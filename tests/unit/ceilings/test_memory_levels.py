@@ -60,13 +60,9 @@ def test_a_large_cache_asks_for_a_larger_buffer() -> None:
     assert sizes == (2 * MIB, 16 * MIB, 240 * MIB, 1920 * MIB)
 
 
-def test_little_memory_gets_a_second_size_below_the_largest() -> None:
-    sizes = probe_sizes(SHARED_SOCKET, 1 * GIB, gpu=False)
-    assert sizes == (2 * MIB, 16 * MIB, 240 * MIB, 512 * MIB, 1024 * MIB)
-
-
 def test_no_size_exceeds_the_memory() -> None:
-    assert probe_sizes(SHARED_SOCKET, 10 * MIB, gpu=False) == (2 * MIB, 5 * MIB, 10 * MIB)
+    assert probe_sizes(SHARED_SOCKET, 1 * GIB, gpu=False)[-1] == 1 * GIB
+    assert probe_sizes(SHARED_SOCKET, 10 * MIB, gpu=False) == (2 * MIB, 10 * MIB)
 
 
 def test_a_gpu_reads_in_its_l2_and_far_beyond() -> None:
@@ -81,50 +77,48 @@ def test_a_usual_machine_is_labelled_by_size() -> None:
     assert labels.caveats == ()
 
 
-def test_a_cache_that_others_fill_does_not_count_as_cache() -> None:
-    rates = {2 * MIB: 270e9, 16 * MIB: 53e9, 240 * MIB: 34e9, 1920 * MIB: 31e9}
+@pytest.mark.parametrize("rate", [31e9, 34e9, 36e9, 38.7e9])
+def test_a_cache_that_is_hardly_faster_than_memory_may_be_either(rate: float) -> None:
+    """Up to 25 % above 31 GB/s; noise of 15 % once moved this buffer to DRAM and back."""
+    rates = {2 * MIB: 270e9, 16 * MIB: 53e9, 240 * MIB: rate, 1920 * MIB: 31e9}
     labels = label_sizes(rates, SHARED_SOCKET, "DRAM")
-    assert list(labels.levels.values()) == ["L2", "LLC", "DRAM", "DRAM"]
+    assert list(labels.levels.values()) == ["L2", "LLC", "LLC or DRAM", "DRAM"]
     (caveat,) = labels.caveats
-    assert caveat.code == "shared-cache"
-    assert "240 MiB are read at 34.0 GB/s, as fast as 1.88 GiB (31.0 GB/s)" in caveat.message
+    assert caveat.code == "level-in-doubt"
+    assert f"240 MiB are read at {rate / 1e9:.1f} GB/s and 1.88 GiB at 31.0 GB/s" in caveat.message
     assert "480 MiB" in caveat.message
 
 
-def test_a_cache_that_is_ours_stays_cache_however_large() -> None:
-    rates = {2 * MIB: 270e9, 16 * MIB: 90e9, 240 * MIB: 80e9, 1920 * MIB: 31e9}
+@pytest.mark.parametrize("rate", [39e9, 80e9])
+def test_a_cache_that_is_ours_stays_cache_however_large(rate: float) -> None:
+    rates = {2 * MIB: 270e9, 16 * MIB: 90e9, 240 * MIB: rate, 1920 * MIB: 31e9}
     labels = label_sizes(rates, SHARED_SOCKET, "DRAM")
     assert list(labels.levels.values()) == ["L2", "LLC", "LLC", "DRAM"]
     assert labels.caveats == ()
 
 
-def test_two_equal_rates_below_a_cliff_are_dram_though_the_buffers_are_small() -> None:
-    rates = {2 * MIB: 270e9, 16 * MIB: 53e9, 512 * MIB: 31e9, 1024 * MIB: 30e9}
-    labels = label_sizes(rates, SHARED_SOCKET, "DRAM")
-    assert list(labels.levels.values()) == ["L2", "LLC", "DRAM", "DRAM"]
-    assert [caveat.code for caveat in labels.caveats] == ["shared-cache"]
-
-
-@pytest.mark.parametrize(
-    "rates",
-    [
-        {2 * MIB: 270e9, 16 * MIB: 90e9, 50 * MIB: 89e9, 100 * MIB: 85e9},  # one plateau: all cache
-        {2 * MIB: 270e9, 16 * MIB: 90e9, 50 * MIB: 70e9, 100 * MIB: 40e9},  # falling: partly cache
-    ],
-)
-def test_without_a_plateau_below_a_cliff_no_dram_figure_is_claimed(rates: dict[int, float]) -> None:
-    labels = label_sizes(rates, CacheSizes(l2_bytes=4 * MIB, llc_bytes=64 * MIB), "DRAM")
-    assert list(labels.levels.values()) == ["L2", "LLC", "LLC", "LLC"]
+def test_disturbed_rates_tell_nothing_of_levels() -> None:
+    rates = {2 * MIB: 270e9, 16 * MIB: 90e9, 240 * MIB: 80e9, 1920 * MIB: 31e9}
+    labels = label_sizes(rates, SHARED_SOCKET, "DRAM", contended=True)
+    assert list(labels.levels.values()) == ["L2", "LLC or DRAM", "LLC or DRAM", "DRAM"]
     (caveat,) = labels.caveats
-    assert caveat.code == "dram-not-reached"
-    assert "100 MiB" in caveat.message
-    assert "64.0 MiB" in caveat.message
+    assert caveat.code == "level-in-doubt"
+    assert "other processes" in caveat.message
 
 
-def test_l2_is_never_the_cliff_of_a_plateau_in_the_last_level_cache() -> None:
-    rates = {2 * MIB: 270e9, 8 * MIB: 85e9, 16 * MIB: 84e9}
+def test_without_a_buffer_beyond_four_caches_no_dram_figure_is_claimed() -> None:
+    rates = {2 * MIB: 270e9, 16 * MIB: 90e9, 50 * MIB: 70e9, 100 * MIB: 40e9}
     labels = label_sizes(rates, CacheSizes(l2_bytes=4 * MIB, llc_bytes=64 * MIB), "DRAM")
-    assert labels.levels[16 * MIB] == "LLC"
+    assert list(labels.levels.values()) == ["L2", "LLC", "LLC", "LLC or DRAM"]
+    missing, doubt = labels.caveats
+    assert (missing.code, doubt.code) == ("dram-not-reached", "level-in-doubt")
+    assert "100 MiB" in missing.message
+    assert "64.0 MiB" in missing.message
+
+
+def test_on_a_gpu_it_is_l2_that_is_in_doubt() -> None:
+    labels = label_sizes({100 * MIB: 3e12, 1 * GIB: 3e12}, CacheSizes(50 * MIB, 0), "HBM")
+    assert list(labels.levels.values()) == ["L2 or HBM", "HBM"]
 
 
 def test_unknown_caches_are_said() -> None:
@@ -150,4 +144,16 @@ def test_a_buffer_as_large_as_one_measured_to_be_dram_is_dram() -> None:
     measured = [a_read("LLC", 16 * MIB), a_read("DRAM", 1920 * MIB), a_read("DRAM", 240 * MIB)]
     assert level_of(269_000_000, machine) == "LLC"
     assert level_of(269_000_000, machine, measured) == "DRAM"
+    assert level_of(100 * MIB, machine, measured) == "LLC"
+
+
+def test_a_buffer_as_large_as_one_in_doubt_is_in_doubt() -> None:
+    machine = a_cpu(l2(2 * MIB), l3(480 * MIB))
+    measured = [
+        a_read("LLC", 16 * MIB),
+        a_read("DRAM", 1920 * MIB),
+        a_read("LLC or DRAM", 240 * MIB),
+    ]
+    assert level_of(269_000_000, machine, measured) == "LLC or DRAM"
+    assert level_of(1920 * MIB, machine, measured) == "DRAM"
     assert level_of(100 * MIB, machine, measured) == "LLC"

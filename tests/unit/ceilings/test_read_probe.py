@@ -5,8 +5,10 @@ from llmprof.ceilings.pool import Stream
 from llmprof.ceilings.read_kernels import ReadKernel, read_kernels
 from llmprof.ceilings.read_probe import ReadProbe, read_probes
 from llmprof.ceilings.timing import Stopwatch
+from llmprof.engine.linear import Linear, kernel_name
 
 MIB = 1 << 20
+OWN = ["llmprof::read 4x prefetch", "llmprof::read 4x", "llmprof::read 1x"]
 
 
 class Recorder:
@@ -45,7 +47,7 @@ def test_calls_grow_with_the_rate_and_never_shrink() -> None:
     probe = ReadProbe(ReadKernel("none", lambda data, passes: None), Stream(torch.empty(256)))
     probe.expect(100e9)
     grown = probe.bytes_per_call
-    assert grown == 400_000_000 // 1024 * 1024
+    assert grown == 244_141 * 1024  # whole passes, 2.5 ms
     probe.expect(1e9)
     assert probe.bytes_per_call == grown
 
@@ -59,17 +61,38 @@ def test_rivals_never_read_what_the_other_has_just_read() -> None:
 
 
 def test_rivals_do_the_same_work() -> None:
-    pool = torch.ones(2 * MIB // 4)
-    probes = read_probes(read_kernels("cpu", 2), Stream(pool), Stopwatch("cpu"))
-    assert list(probes) == ["numba, 4 streams", "numba, 1 stream", "torch.dot", "torch.sum"]
+    pool = torch.ones(64 * MIB // 4)
+    probes = read_probes(read_kernels("cpu"), Stream(pool), Stopwatch("cpu"))
+    assert list(probes) == [*OWN, kernel_name(1, "cpu"), "torch.dot", "torch.sum"]
     assert len({probe.bytes_per_call for probe in probes.values()}) == 1
+
+
+def test_a_pool_in_cache_is_left_to_kernels_that_pass_over_it_in_one_launch() -> None:
+    pool = torch.ones(2 * MIB // 4)
+    probes = read_probes(read_kernels("cpu"), Stream(pool), Stopwatch("cpu"))
+    assert list(probes) == OWN
+    others = [ReadKernel("other", lambda data, passes: None)]
+    assert list(read_probes(others, Stream(pool), Stopwatch("cpu"))) == ["other"]
 
 
 def test_a_dot_product_reads_each_half_once(monkeypatch: pytest.MonkeyPatch) -> None:
     operands: list[tuple[torch.Tensor, torch.Tensor]] = []
     monkeypatch.setattr(torch, "dot", lambda a, b: operands.append((a, b)))
-    (dot,) = (kernel for kernel in read_kernels("cpu", 2) if kernel.name == "torch.dot")
+    (dot,) = (kernel for kernel in read_kernels("cpu") if kernel.name == "torch.dot")
     data = torch.arange(1000.0)
     dot.read(data, 2)
     assert len(operands) == 2
     assert torch.equal(torch.cat(operands[0]), data)
+
+
+def test_the_kernel_of_the_engine_reads_everything_as_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    products: list[Linear] = []
+    monkeypatch.setattr(Linear, "__call__", lambda product, x: products.append(product))
+    (engine,) = (one for one in read_kernels("cpu") if one.name == kernel_name(1, "cpu"))
+    data = torch.ones(3 * 1024 + 5)
+    engine.read(data, 2)
+    assert [product.weight.shape for product in products] == [(3, 2048)] * 2
+    assert isinstance(products[0].weight, torch.Tensor)
+    assert products[0].weight.data_ptr() == data.data_ptr()

@@ -6,6 +6,7 @@ import typer
 
 from llmprof import __version__
 from llmprof.cli import app as shell
+from llmprof.cli import program
 from llmprof.cli.app import execute
 from llmprof.errors import (
     CapabilityError,
@@ -43,7 +44,12 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (LlmprofError("odd"), "error: odd", 70),
         (InputError("\x1b[2Jgone\u202e"), r"error: \x1b[2Jgone\u202e", 2),
         (KeyboardInterrupt(), "interrupted", 130),
-        (typer.Abort(), "interrupted", 130),
+        (KeyboardInterrupt("the run is saved in x"), "interrupted: the run is saved in x", 130),
+        (
+            BaseException("a panic of Rust"),
+            "internal error: BaseException: a panic of Rust. Run it again with --debug to see where",
+            70,
+        ),
         (
             ZeroDivisionError("division\nby zero"),
             "internal error: ZeroDivisionError: division by zero."
@@ -78,8 +84,19 @@ def test_a_command_may_choose_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> 
     def gate() -> None:
         raise typer.Exit(3)
 
-    monkeypatch.setattr(shell, "app", own)
+    monkeypatch.setattr(program, "app", own)
     assert execute([]) == 3
+
+
+def test_an_aborted_command_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = typer.Typer()
+
+    @own.command()
+    def ask() -> None:
+        raise typer.Abort
+
+    monkeypatch.setattr(program, "app", own)
+    assert execute([]) == 130
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "ls"], ["ls", "--debug"]])

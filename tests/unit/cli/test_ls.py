@@ -1,5 +1,6 @@
 import io
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +23,18 @@ def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_saved(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["ls"]) == 0
     assert capsys.readouterr() == ("No saved runs in .llmprof/runs.\n", "")
+
+
+def test_a_file_with_a_name_of_other_bytes_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    save_run(a_run_record())
+    for name in (b"\xff\xfe.json", b"\x1b[2J.json"):
+        (Path(".llmprof/runs") / os.fsdecode(name)).write_text("{}")
+    assert execute(["ls", "--json"]) == 0
+    capsys.readouterr()
+    assert execute(["ls"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,10 @@
 """`llmprof report`: from a saved run to any format."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,3 +79,36 @@ def test_force_overwrites(saved: str) -> None:
     Path("old.md").write_text("old", encoding="utf-8")
     assert execute(["report", saved, "-o", "old.md", "--force"]) == 0
     assert "smollm2-135m" in Path("old.md").read_text(encoding="utf-8")
+
+
+DAMAGES: list[Callable[[dict[str, Any]], object]] = [
+    lambda tree: [step.update(device_s=1e308) for step in steps(tree)],
+    lambda tree: [one[side].update(read_bytes_per_s=5e-324) for one, side in sides(tree)],
+    lambda tree: [one[side].update(matmul_flops_per_s=1e308) for one, side in sides(tree)],
+    lambda tree: tree["grouped"][0]["steps"][0]["groups"][0].update(calls=10**400),
+]
+"""Each fits the schema, and stands for a number that no measurement gives."""
+
+
+def steps(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step for one in tree["rounds"] for step in one["steps"]]
+
+
+def sides(tree: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    return [(one, side) for one in tree["rounds"] for side in ("before", "after")]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_impossible_numbers_are_one_line(
+    damage: Callable[[dict[str, Any]], object],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tree = json.loads(a_run_record(rounds=8, grouped_rounds=2).model_dump_json(by_alias=True))
+    damage(tree)
+    (tmp_path / "run.json").write_text(json.dumps(tree))
+    assert execute(["report", str(tmp_path / "run.json")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.match(r"llmprof: error: the run file .*run\.json is damaged: ", err)
+    assert err.count("\n") == 1

@@ -76,3 +76,17 @@ def test_a_json_document_is_alone_on_stdout(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == (
         '{\n  "name": "größe",\n  "status": "ok",\n  "detail": "d",\n  "remedy": null\n}\n'
     )
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 80), ("19", 80), ("20", 20), ("140", 140)])
+def test_a_width_that_holds_nothing_is_not_believed(
+    columns: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert streams.result_console().width == width
+
+
+def test_a_name_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    with streams.progress_on_stderr(quiet=False) as progress:
+        progress.note("loading \x1b[2Jm")
+    assert capsys.readouterr().err == "llmprof: loading \\x1b[2Jm\n"

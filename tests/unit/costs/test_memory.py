@@ -103,3 +103,16 @@ def test_without_a_cache_the_whole_context_is_computed_at_the_end() -> None:
     long = memory_need(TOY, manifest, NO_CACHE, batch=1, prompt_tokens=50, max_tokens=100)
     assert long.kv_bytes == 0
     assert long.activation_bytes == 2 * short.activation_bytes
+
+
+def test_an_absurd_batch_is_a_number_like_any_other() -> None:
+    """Asked before anything is reserved: it must not list a length for each of the sequences."""
+    need = memory_need(
+        TOY,
+        manifest_from_config(TOY, "bf16"),
+        PAGED,
+        batch=10**12,
+        prompt_tokens=10,
+        max_tokens=20,
+    )
+    assert need.kv_bytes == 10**12 * 32 * (2 * 2 * 6 * 2)

@@ -4,9 +4,13 @@ from llmprof.engine.capabilities import (
     check_capabilities,
     check_length,
     check_prompt,
+    check_trace,
+    check_weights,
     check_workload,
 )
+from llmprof.engine.request_trace import Request
 from llmprof.errors import CapabilityError, InputError
+from llmprof.schema.settings import Quantization, WeightsSettings
 from tests.published import decoder
 from tests.tiny_decoders import settings
 
@@ -15,31 +19,56 @@ MODEL = decoder("small", 2, 32, 48, 4, 2, 50, context=64)
 
 def test_what_the_engine_has_passes() -> None:
     for kind in ("standard", "flash"):
-        for layout in ("none", "contiguous"):
-            config = settings(attention={"kind": kind}, kv_cache={"layout": layout})
-            check_capabilities(config)
-            check_workload(config, MODEL)
+        for layout in ("none", "contiguous", "paged"):
+            for policy in ("static", "continuous"):
+                for work in ("fixed", "trace"):
+                    config = settings(
+                        attention={"kind": kind},
+                        kv_cache={"layout": layout},
+                        batching={"policy": policy},
+                        workload={"kind": work},
+                    )
+                    check_capabilities(config)
+                    check_workload(config, MODEL)
 
 
 @pytest.mark.parametrize(
     ("group", "key", "value"),
     [
-        *(("weights", "quantization", value) for value in ("int8", "int4", "fp8")),
-        ("weights", "group_size", 64),
-        ("kv_cache", "layout", "paged"),
-        ("kv_cache", "dtype", "int8"),
-        ("kv_cache", "dtype", "fp8"),
-        ("kv_cache", "memory_bytes", 1024),
-        ("batching", "policy", "continuous"),
-        ("execution", "mode", "compiled"),
-        ("execution", "mode", "cuda_graph"),
         ("parallel", "tensor", 2),
-        ("workload", "kind", "trace"),
     ],
 )
 def test_what_it_has_not_is_refused_by_name(group: str, key: str, value: object) -> None:
     with pytest.raises(CapabilityError, match=rf"^{group}\.{key}={value} is not available"):
         check_capabilities(settings(**{group: {key: value}}))
+
+
+def test_packed_weights_are_read_on_a_cpu() -> None:
+    for quantization in ("none", "int8", "int4"):
+        check_weights(WeightsSettings(quantization=Quantization(quantization)), "cpu")
+    for quantization in ("int8", "int4"):
+        with pytest.raises(CapabilityError, match=f"{quantization} is not available on cuda:0"):
+            check_weights(WeightsSettings(quantization=Quantization(quantization)), "cuda:0")
+
+
+def test_fp8_weights_are_refused_with_the_reason() -> None:
+    with pytest.raises(CapabilityError, match="CPUs have no fp8 arithmetic"):
+        check_weights(WeightsSettings(quantization=Quantization.FP8), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("settings", "belongs_to"),
+    [
+        (WeightsSettings(group_size=64), "belongs to quantized weights"),
+        (WeightsSettings(symmetric=True), "belongs to int4, and weights.quantization is none"),
+        (WeightsSettings(quantization=Quantization.INT8, symmetric=True), "belongs to int4"),
+    ],
+)
+def test_a_setting_of_another_weight_format_is_refused(
+    settings: WeightsSettings, belongs_to: str
+) -> None:
+    with pytest.raises(InputError, match=belongs_to):
+        check_weights(settings, "cpu")
 
 
 def test_the_context_is_the_limit_of_prompt_and_output_together() -> None:
@@ -55,6 +84,41 @@ def test_a_synthetic_context_needs_a_cache_and_a_decode_step() -> None:
         check_workload(settings(workload=synthetic, kv_cache={"layout": "none"}), MODEL)
     with pytest.raises(InputError, match="single output token"):
         check_workload(settings(workload={**synthetic, "output_tokens": 1}), MODEL)
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"),
+    [
+        ({"kv_cache": {"layout": "none", "dtype": "int8"}}, "kv_cache.dtype=int8 needs a cache"),
+        ({"kv_cache": {"layout": "none", "memory_bytes": 9}}, "memory_bytes needs a cache"),
+        (
+            {"workload": {"kind": "trace"}, "measure": {"steps_per_round": 4}},
+            "steps_per_round cuts fixed work",
+        ),
+        (
+            {"batching": {"policy": "continuous", "max_sequences": 9, "max_step_tokens": 8}},
+            "max_step_tokens=8 is less than one token for each of batching.max_sequences=9",
+        ),
+        (
+            {"workload": {"context": "synthetic"}, "batching": {"policy": "continuous"}},
+            "requests start with a prompt",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    groups: dict[str, dict[str, object]], problem: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check_workload(settings(**groups), MODEL)
+    assert problem in caught.value.line()
+    assert caught.value.remedy
+
+
+def test_a_request_beyond_the_context_is_named() -> None:
+    trace = [Request(0, 0.0, 32, 32), Request(1, 0.0, 60, 5)]
+    check_trace(MODEL, trace[:1])
+    with pytest.raises(InputError, match=r"request 1 of the trace has 65 tokens.* 64 positions"):
+        check_trace(MODEL, trace)
 
 
 def test_prompts() -> None:

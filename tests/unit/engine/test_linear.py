@@ -25,7 +25,7 @@ def test_shape_is_out_by_in() -> None:
     assert Linear(torch.empty(10, 24)).shape == (10, 24)
 
 
-def test_one_row_has_a_kernel_of_its_own_on_a_cpu() -> None:
-    assert kernel_name(1, "cpu") == "torch.mv"
-    assert kernel_name(2, "cpu") == "torch.nn.functional.linear"
+def test_few_rows_have_a_kernel_of_their_own_on_a_cpu() -> None:
+    assert kernel_name(1, "cpu") == "llmprof::matvec"
+    assert kernel_name(512, "cpu") == "torch.nn.functional.linear"
     assert kernel_name(1, "cuda:0") == "torch.nn.functional.linear"

@@ -11,23 +11,25 @@ from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource, resolve_model
 from llmprof.engine.attention import make_attention
 from llmprof.engine.dtypes import ComputeDtype, compute_dtype
+from llmprof.engine.linear import Linear
 from llmprof.engine.loading import LoadedWeights, load_weights
 from llmprof.engine.safetensors_tensors import SafetensorsTensors
 from llmprof.errors import InputError
-from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
-from llmprof.schema.settings import AttentionKind, WeightDtype, WeightSource
+from llmprof.schema.model import TensorSpec, WeightManifest
+from llmprof.schema.settings import AttentionKind, WeightDtype, WeightSource, WeightsSettings
 from tests.model_files import tiny_config, tiny_hf_tensors, write_safetensors_folder
-from tests.tiny_decoders import DECODERS, TinyDecoder, tensors_of, write_decoder
-
-
-def source_of(model: ModelConfig) -> ModelSource:
-    manifest = manifest_from_config(model, "fp32")
-    return ModelSource(model.name, "config", model, manifest, (), None, has_weights=False)
+from tests.tiny_decoders import DECODERS, TinyDecoder, on_paper, tensors_of, write_decoder
 
 
 def load(source: ModelSource, weights: WeightSource, dtype: str = "fp32") -> LoadedWeights:
-    attention = make_attention(AttentionKind.FLASH)
-    return load_weights(source, weights, ComputeDtype(dtype), attention=attention, device="cpu")
+    attention = make_attention(AttentionKind.FLASH, "cpu")
+    settings = WeightsSettings(source=weights)
+    return load_weights(source, settings, ComputeDtype(dtype), attention=attention, device="cpu")
+
+
+def floats(linear: Linear) -> torch.Tensor:
+    assert isinstance(linear.weight, torch.Tensor)
+    return linear.weight
 
 
 def test_projections_of_one_input_are_one_matrix(tmp_path: Path) -> None:
@@ -40,11 +42,11 @@ def test_projections_of_one_input_are_one_matrix(tmp_path: Path) -> None:
         return torch.from_numpy(np.concatenate([tensors[f"model.layers.1.{n}"] for n in names]))
 
     attention = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    assert torch.equal(layer.qkv.weight, stacked(*(f"{name}.weight" for name in attention)))
+    assert torch.equal(floats(layer.qkv), stacked(*(f"{name}.weight" for name in attention)))
     assert layer.qkv.bias is not None
     assert torch.equal(layer.qkv.bias, stacked(*(f"{name}.bias" for name in attention)))
-    assert torch.equal(layer.gate_up.weight, stacked("mlp.gate_proj.weight", "mlp.up_proj.weight"))
-    assert torch.equal(layer.down.weight, stacked("mlp.down_proj.weight"))
+    assert torch.equal(floats(layer.gate_up), stacked("mlp.gate_proj.weight", "mlp.up_proj.weight"))
+    assert torch.equal(floats(layer.down), stacked("mlp.down_proj.weight"))
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
@@ -59,17 +61,17 @@ def test_the_manifest_is_that_of_the_configuration(decoder: TinyDecoder, tmp_pat
 
 def test_a_tied_head_is_the_embedding_itself() -> None:
     model = parse_config(tiny_config(tie_word_embeddings=True), name="tiny")
-    decoder = load(source_of(model), WeightSource.RANDOM).decoder
-    assert decoder.head.weight is decoder.embedding
+    decoder = load(on_paper(model), WeightSource.RANDOM).decoder
+    assert decoder.head is decoder.embedding
 
 
 def test_random_weights_are_the_same_every_time_and_keep_activations_in_size() -> None:
     model = parse_config(tiny_config(hidden_size=256, head_dim=64), name="tiny")
-    first, again = (load(source_of(model), WeightSource.RANDOM) for _ in range(2))
+    first, again = (load(on_paper(model), WeightSource.RANDOM) for _ in range(2))
     assert first.random
     layer = first.decoder.layers[0]
-    assert torch.equal(layer.qkv.weight, again.decoder.layers[0].qkv.weight)
-    assert not torch.equal(layer.qkv.weight, first.decoder.layers[1].qkv.weight)
+    assert torch.equal(floats(layer.qkv), floats(again.decoder.layers[0].qkv))
+    assert not torch.equal(floats(layer.qkv), floats(first.decoder.layers[1].qkv))
     x = torch.randn(50, 256, generator=torch.Generator().manual_seed(0))
     assert float(layer.qkv(x).std()) == pytest.approx(1, abs=0.1)
     assert torch.equal(first.decoder.final_norm(x[:1]).abs() > 0, x[:1].abs() > 0)
@@ -77,7 +79,7 @@ def test_random_weights_are_the_same_every_time_and_keep_activations_in_size() -
 
 def test_random_biases_are_zero() -> None:
     model = parse_config(tiny_config(attention_bias=True), name="tiny")
-    layer = load(source_of(model), WeightSource.RANDOM).decoder.layers[0]
+    layer = load(on_paper(model), WeightSource.RANDOM).decoder.layers[0]
     assert layer.qkv.bias is not None
     assert not layer.qkv.bias.any()
 

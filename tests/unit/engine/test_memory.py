@@ -5,8 +5,7 @@ from llmprof.engine.engine import Engine
 from llmprof.engine.memory import check_memory, out_of_memory_explained, predicted_memory
 from llmprof.errors import CapabilityError, MeasurementFailedError
 from tests.published import LLAMA_3_1_8B
-from tests.tiny_decoders import settings
-from tests.unit.engine.test_loading import source_of
+from tests.tiny_decoders import on_paper, settings
 
 LONG = settings(workload={"prompt_tokens": 8000, "output_tokens": 192, "batch": 4})
 WEIGHT_BYTES = 8_030_261_248 * 2
@@ -31,6 +30,44 @@ def test_a_filled_cache_needs_no_prefill() -> None:
     assert need.activation_bytes < 4 * 2**20
 
 
+@pytest.mark.parametrize(
+    ("kv", "number_bytes"), [({"dtype": "int8"}, 1 + 4 / 128), ({"dtype": "fp8"}, 1)]
+)
+def test_a_cache_of_fewer_bits_needs_less(kv: dict[str, str], number_bytes: float) -> None:
+    config = LONG.model_copy(update={"kv_cache": settings(kv_cache=kv).kv_cache})
+    need = predicted_memory(LLAMA_3_1_8B, config, "bf16")
+    assert need.kv_bytes == KV_BYTES / 2 * number_bytes
+
+
+def test_serving_reserves_a_store_and_computes_at_most_a_step() -> None:
+    """64 requests of 512 + 128 tokens, 16 at once, in blocks of 16, with a budget or without."""
+    groups: dict[str, dict[str, object]] = {
+        "workload": {"batch": 64, "prompt_tokens": 512, "output_tokens": 128},
+        "batching": {"policy": "continuous", "max_sequences": 16, "max_step_tokens": 256},
+    }
+    paged = settings(kv_cache={"layout": "paged"}, **groups)
+    need = predicted_memory(LLAMA_3_1_8B, paged, "bf16")
+    assert need.kv_bytes == 16 * 40 * 16 * 131_072
+    assert need.activation_bytes == 256 * 2 * (4096 + 4096 + 3 * 14336)
+    budget = {"layout": "paged", "memory_bytes": 2**30}
+    limited = predicted_memory(LLAMA_3_1_8B, settings(kv_cache=budget, **groups), "bf16")
+    assert limited.kv_bytes == 2**30
+
+
+def test_a_padded_batch_is_prefilled_at_once() -> None:
+    config = settings(
+        workload={
+            "kind": "trace",
+            "requests": 3,
+            "lengths": {"prompt": {"mean": 100}, "output": {"mean": 20}},
+        },
+        batching={"policy": "static", "max_sequences": 2},
+    )
+    need = predicted_memory(LLAMA_3_1_8B, config, "bf16")
+    assert need.activation_bytes == 2 * 100 * 2 * (4096 + 4096 + 3 * 14336)
+    assert need.kv_bytes == 2 * 119 * 131_072
+
+
 def test_what_cannot_fit_is_refused_with_the_numbers() -> None:
     need = predicted_memory(LLAMA_3_1_8B, LONG, "bf16")
     enough = int(need.total_bytes)
@@ -38,7 +75,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers() -> None:
     with pytest.raises(CapabilityError) as caught:
         check_memory(need, name="big", device="cpu", host_available_bytes=2**30)
     line = caught.value.line()
-    for part in ("big needs 21.5 GiB on cpu", "15.0 GiB weights", "4.00 GiB KV", "1.00 GiB are"):
+    for part in ("big needs 22.0 GiB on cpu", "15.0 GiB weights", "4.00 GiB KV", "1.00 GiB is"):
         assert part in line
 
 
@@ -46,7 +83,7 @@ def test_nothing_is_loaded_that_cannot_fit() -> None:
     config = settings(weights={"source": "random"})
     with pytest.raises(CapabilityError, match=r"llama-3\.1-8b needs"):
         Engine.load(
-            source_of(LLAMA_3_1_8B), config, device="cpu", threads=1, host_available_bytes=2**30
+            on_paper(LLAMA_3_1_8B), config, device="cpu", threads=1, host_available_bytes=2**30
         )
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from llmprof.engine.sampling import SamplingOptions, make_sampler
+from llmprof.engine.sampling import MIN_TEMPERATURE, SamplingOptions, make_sampler
 from llmprof.errors import InputError
 
 PROBABILITIES = [0.05, 0.4, 0.25, 0.2, 0.1]
@@ -34,6 +34,10 @@ def test_frequencies_follow_the_temperature() -> None:
         assert share == pytest.approx(square / sum(squares), abs=0.02)
 
 
+def test_the_coldest_draw_takes_the_most_probable() -> None:
+    assert found(SamplingOptions(temperature=MIN_TEMPERATURE)) == {1}
+
+
 def test_top_k() -> None:
     assert found(SamplingOptions(temperature=2.0, top_k=2)) == {1, 2}
     assert found(SamplingOptions(temperature=2.0, top_k=99)) == {0, 1, 2, 3, 4}
@@ -60,6 +64,7 @@ def test_the_seed_decides() -> None:
     [
         ({"temperature": -1.0}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": 1e-40}, "temperature is 1e-40, less than 1e-06"),
         ({"temperature": 1.0, "top_p": 0.0}, "top-p"),
         ({"temperature": 1.0, "top_p": 1.5}, "top-p"),
         ({"top_k": 3}, "temperature 0"),

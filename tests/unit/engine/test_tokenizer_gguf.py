@@ -40,7 +40,7 @@ def byte_level(folder: Path, pre: str | None, **more: MetadataValue) -> Tokenize
 
 def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
     ids = tokenizer.encode(text)
-    return [tokenizer.backend.id_to_token(token) for token in ids]
+    return [str(tokenizer.backend.id_to_token(token)) for token in ids]
 
 
 def test_merges_join_within_a_word(tmp_path: Path) -> None:

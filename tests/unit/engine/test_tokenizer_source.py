@@ -65,9 +65,46 @@ def test_bos_that_is_asked_for_and_unknown(tmp_path: Path) -> None:
         load_tokenizer(source)
 
 
-def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+PANICS = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}, "added_tokens": []}
+"""The library stops with a panic, which is no Exception."""
+
+
+NO_SUCH_TOKEN = {
+    "model": {"type": "WordLevel", "vocab": {"a": 0, "?": 1}, "unk_token": "?"},
+    "added_tokens": [],
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}],
+        "pair": [],
+        "special_tokens": {},
+    },
+}
+"""It can be read, and panics as soon as it is used."""
+
+
+@pytest.mark.parametrize("damaged", ["{", {"model": 3}, PANICS, NO_SUCH_TOKEN])
+def test_a_damaged_file_is_one_line(damaged: str | dict[str, object], tmp_path: Path) -> None:
+    text = damaged if isinstance(damaged, str) else json.dumps({"version": "1.0", **damaged})
     with pytest.raises(InputError, match=r"tokenizer\.json"):
-        load_tokenizer(folder(tmp_path, '{"model": 3}', None))
+        load_tokenizer(folder(tmp_path, text, None))
+
+
+def test_a_text_that_the_file_cannot_spell_is_one_line(tmp_path: Path) -> None:
+    text = words().replace('"unk_token":"?"', '"unk_token":"absent"')
+    tokenizer = load_tokenizer(folder(tmp_path, text, None))
+    assert tokenizer.encode("red") == [1]
+    with pytest.raises(InputError, match=r"tokenizer\.json cannot read this text: .*UNK"):
+        tokenizer.encode("green")
+    with pytest.raises(InputError, match=r"tokenizer\.json cannot read this text"):
+        tokenizer.encode("\udcff")
+
+
+def test_truncation_and_padding_of_the_training_are_not_applied(tmp_path: Path) -> None:
+    backend = Backend.from_str(words())
+    backend.enable_truncation(2)
+    backend.enable_padding(length=8)
+    tokenizer = load_tokenizer(folder(tmp_path, backend.to_str(), None))
+    assert tokenizer.encode("red blue red") == [1, 2, 1]
 
 
 def test_a_model_without_one(tmp_path: Path) -> None:

@@ -10,13 +10,15 @@ def write_counters(
     proc: Path,
     *,
     waited_ns: dict[str, int],
+    on_cpu_ns: dict[str, int] | None = None,
     stat: str = "cpu  100 0 50 800 20 0 10 20 0 0",
     pressure_us: int = 0,
 ) -> None:
     for folder in (proc / "pressure", *(proc / "self/task" / thread for thread in waited_ns)):
         folder.mkdir(parents=True, exist_ok=True)
     for thread, ns in waited_ns.items():
-        (proc / "self/task" / thread / "schedstat").write_text(f"123456 {ns} 7\n")
+        on_cpu = (on_cpu_ns or {}).get(thread, 0)
+        (proc / "self/task" / thread / "schedstat").write_text(f"{on_cpu} {ns} 7\n")
     (proc / "stat").write_text(f"{stat}\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
     (proc / "pressure/cpu").write_text(
         f"some avg10=1.00 avg60=0.50 avg300=0.10 total={pressure_us}\n"
@@ -55,6 +57,7 @@ def test_a_system_that_tells_nothing_gives_null_and_not_zero(tmp_path: Path) -> 
     clock.advance(1_000_000)
     contention = meter.stop()
     assert contention.run_queue_fraction is None
+    assert contention.worst_thread_fraction is None
     assert contention.steal_fraction is None
     assert contention.pressure_fraction is None
     assert contention.cpu_per_wall is not None
@@ -71,3 +74,37 @@ def test_no_tick_has_passed(tmp_path: Path) -> None:
 def test_old_kernel_without_steal(tmp_path: Path) -> None:
     write_counters(tmp_path, waited_ns={"10": 0}, stat="cpu  100 0 50 800")
     assert ContentionMeter(1, proc=tmp_path).stop().steal_fraction is None
+
+
+def test_the_worst_thread_is_told_apart_from_the_mean(tmp_path: Path) -> None:
+    """Of four threads one waited 12 % of the time; all together they waited 3.5 %."""
+    clock = FakeClock()
+    write_counters(tmp_path, waited_ns=dict.fromkeys(["10", "11", "12", "13"], 0))
+    meter = ContentionMeter(4, clock=clock, proc=tmp_path)
+    meter.start()
+    clock.advance(100_000_000)
+    write_counters(
+        tmp_path,
+        waited_ns={"10": 12_000_000, "11": 1_000_000, "12": 1_000_000, "13": 0},
+        on_cpu_ns=dict.fromkeys(["10", "11", "12", "13"], 85_000_000),
+    )
+    contention = meter.stop()
+    assert contention.worst_thread_fraction == pytest.approx(0.12)
+    assert contention.run_queue_fraction == pytest.approx(0.014 / 0.4)
+
+
+def test_a_thread_that_hardly_works_is_no_worst_thread(tmp_path: Path) -> None:
+    """A sampler that queues behind the workers for 7 ms of 100: no barrier waits for it."""
+    clock = FakeClock()
+    write_counters(tmp_path, waited_ns={"10": 0, "11": 0})
+    meter = ContentionMeter(1, clock=clock, proc=tmp_path)
+    meter.start()
+    clock.advance(100_000_000)
+    write_counters(
+        tmp_path,
+        waited_ns={"10": 2_000_000, "11": 7_000_000},
+        on_cpu_ns={"10": 97_000_000, "11": 1_000_000},
+    )
+    contention = meter.stop()
+    assert contention.worst_thread_fraction == pytest.approx(0.02)
+    assert contention.run_queue_fraction == pytest.approx(0.09)

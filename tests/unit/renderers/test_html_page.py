@@ -117,7 +117,7 @@ def test_first_screen_has_the_answers_with_intervals() -> None:
         "smollm2-135m, 135 M parameters",
         "RANDOM WEIGHTS",
         "15.6 ms per step [15.1, 16.1] ms",
-        "What limits memory side memory side 89 % [86, 92]",
+        "What limits memory side memory side 84 % [81, 87]",
         "How saturated ◐ unsaturated 76 % [74, 78] of the read ceiling",
         "66 % [64, 68] of its roof",
         "rejected",

@@ -152,3 +152,18 @@ def test_another_kind_of_document_is_named(run_file: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     assert line_for(tmp_path / "absent.json") == "absent.json does not exist"
     assert line_for(tmp_path).endswith("is not a file")
+
+
+def test_control_characters_are_spelled_out(tmp_path: Path) -> None:
+    name = "\x1b[2J \x08 \x7f \x9b \\b \\\x1b \t é"
+    spelled = "\\u001b[2J \\b \\u007f \\u009b \\b \\\\u001b \t é"
+    record = a_run_record()
+    settings = record.settings.model_copy(update={"model": name})
+    for escaped in (True, False):
+        tree = record.model_copy(update={"settings": settings}).model_dump(
+            mode="json", by_alias=True
+        )
+        (tmp_path / "run.json").write_text(json.dumps(tree, ensure_ascii=escaped), encoding="utf-8")
+        found, caveats = read_document(tmp_path / "run.json", RunRecord)
+        assert found.settings.model == spelled
+        assert caveats == ()

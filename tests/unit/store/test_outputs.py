@@ -85,3 +85,8 @@ def test_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_a_name_that_is_too_long_is_found_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="too long"):
+        check_writable(tmp_path / ("a" * 300 + ".html"), force=False)

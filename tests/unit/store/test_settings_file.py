@@ -156,7 +156,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_one(
         ),
         (
             "model: m\nworkload: {batch: 0}\n",
-            "config.yaml:2: workload.batch is 0. Expected more than 0",
+            "config.yaml:2: workload.batch is 0. Expected at least 1",
         ),
         (
             "model: m\nmeasure: {warmup: -1}\n",
@@ -224,7 +224,7 @@ def test_a_long_wrong_value_is_cut(config_file: Path) -> None:
         (
             {},
             ["workload.batch=0"],
-            "--set workload.batch=0: workload.batch is 0. Expected more than 0",
+            "--set workload.batch=0: workload.batch is 0. Expected at least 1",
         ),
         (
             {},
@@ -241,7 +241,7 @@ def test_a_long_wrong_value_is_cut(config_file: Path) -> None:
         (
             {"workload.batch": 0},
             [],
-            "command line: workload.batch is 0. Expected more than 0",
+            "command line: workload.batch is 0. Expected at least 1",
         ),
     ],
 )
@@ -274,3 +274,51 @@ def test_the_samples_mean_what_their_comments_say() -> None:
     assert (demo.workload.prompt_tokens, demo.workload.output_tokens) == (512, 32)
     assert named["llama-3.2-1b-random"].weights.source == "random"
     assert named["long-context-synthetic"].workload.context == "synthetic"
+
+
+def test_a_mapping_changes_only_what_it_names() -> None:
+    config = load_settings(
+        "m", {"workload.prompt_tokens": 8}, ["workload={batch: 4, lengths: {prompt: {mean: 9}}}"]
+    )
+    assert (config.workload.batch, config.workload.prompt_tokens) == (4, 8)
+    assert config.workload.lengths.prompt.mean == 9
+    assert load_settings("m", {"workload.batch": 4}, ["workload={}"]).workload.batch == 1
+
+
+@pytest.mark.parametrize("name", ["\udcff\udcfe", "a\x00b", "\x1b[2J", "\x9b"])
+def test_a_name_that_is_no_text_is_refused_with_its_place(name: str) -> None:
+    with pytest.raises(InputError, match=r"^MODEL: model holds a control character, or bytes"):
+        load_settings(name, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "valid"),
+    [
+        ("workload.batch", "9" * 39, "at most 1,000,000"),
+        ("workload.prompt_tokens", "1000000001", "at most 1,000,000,000"),
+        ("workload.seed", str(2**63), "at most 9,223,372,036,854,775,807"),
+        ("measure.warmup", "9" * 23, "at most 1,000 or 'auto'"),
+        ("workload.batch.x", "1", "a whole number"),
+        ("device", "cuda:٣", "auto, cpu, cuda or cuda:N"),
+        ("device", f"cuda:{'9' * 5000}", "auto, cpu, cuda or cuda:N"),
+    ],
+)
+def test_what_no_run_can_have_is_refused(key: str, value: str, valid: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_settings("m", {}, [f"{key}={value}"])
+    assert caught.value.message.startswith(f"--set {key}={value}: ")
+    assert caught.value.remedy == f"Expected {valid}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("measure.passes=[clean, clean]", "names a pass twice"),
+        ("workload.lengths.prompt={low: 9, high: 8}", "low (9) is more than high (8)"),
+        ("workload.lengths.prompt.mean=4096", "mean (4096) is not from low (1) to high (2048)"),
+    ],
+)
+def test_settings_that_contradict_each_other(text: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_settings("m", {}, [text])
+    assert problem in caught.value.message

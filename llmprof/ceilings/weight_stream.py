@@ -1,0 +1,59 @@
+"""Weights in the format of a run, streamed past the caches: floats, or codes with their scales."""
+
+import math
+
+import torch
+
+from llmprof.ceilings.pool import Stream, random_pool
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.quantization.packed_weight import PackedWeight
+
+Weight = torch.Tensor | PackedWeight
+
+_CODES_PER_SCALE_BYTE = 4
+"""At the densest: groups of 32 asymmetric int4 weights have 4 bytes of scale and minimum per 16 bytes of
+codes. A stream of so many scales is as cold as the codes that they belong to, or colder."""
+
+
+class WeightStream:
+    """Cuts weights from a stream of numbers as large as what a step of the run reads.
+
+    Codes are the stream's own bytes, whatever they mean: a decoder takes as long for any of them.
+    Scales and minimums come from streams of their own, of normal numbers, since random bytes would
+    hold denormal ones, which are slow.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        """`stream` is over floats of the run's dtype on its device."""
+        self._stream = stream
+        self._scales: dict[torch.dtype, Stream] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._stream.pool.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Of the stream: no weight may have more."""
+        return self._stream.pool.nbytes
+
+    def take(self, weights: WeightFormat, out_features: int, in_features: int) -> Weight:
+        """The next weight [out_features, in_features]; uses memory of the stream, copies nothing."""
+        if weights.packed:
+            return PackedWeight.empty(weights, self.dtype, out_features, in_features, self._part)
+        return self._stream.take(out_features * in_features).view(out_features, in_features)
+
+    def _part(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Codes or scales of this shape."""
+        if dtype.is_floating_point:
+            return self._scales_of(dtype).take(math.prod(shape)).view(shape)
+        num_bytes = math.prod(shape)
+        numbers = self._stream.take(-(-num_bytes // self._stream.pool.itemsize))
+        return numbers.view(dtype)[:num_bytes].view(shape)
+
+    def _scales_of(self, dtype: torch.dtype) -> Stream:
+        if dtype not in self._scales:
+            wanted_bytes = self.nbytes // _CODES_PER_SCALE_BYTE
+            pool = random_pool(wanted_bytes, str(self._stream.pool.device), dtype)
+            self._scales[dtype] = Stream(pool)
+        return self._scales[dtype]

@@ -1,0 +1,65 @@
+"""Which format each tensor of a model is kept in, and what that takes: before anything is loaded."""
+
+from typing import Final
+
+from llmprof.architectures.manifest import EMBEDDING, LM_HEAD, expected_tensors
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.errors import CapabilityError
+from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
+from llmprof.schema.settings import Quantization, WeightsSettings
+
+_DEFAULT_GROUP: Final = 32
+"""Of int4, and of the int8 that its head is kept in."""
+
+
+def laid_out(model: ModelConfig, weights: WeightsSettings, dtype: str) -> WeightManifest:
+    """Every tensor as the engine will keep it; `dtype` is the run's float dtype.
+
+    Raises:
+        CapabilityError: a matrix whose rows cannot be packed, or fp8.
+    """
+    tensors = []
+    for name, shape in expected_tensors(model).items():
+        fmt = format_of(name, shape, weights, dtype)
+        tensors.append(spec_of(name, shape, fmt))
+    return WeightManifest(origin="config", tensors=tuple(tensors))
+
+
+def spec_of(name: str, shape: tuple[int, ...], fmt: WeightFormat) -> TensorSpec:
+    """A vector or a matrix in a format."""
+    rows, columns = shape if len(shape) == 2 else (1, shape[0])
+    return TensorSpec(
+        name=name, shape=shape, stored_dtype=fmt.name, stored_bytes=fmt.stored_bytes(rows, columns)
+    )
+
+
+def format_of(
+    name: str, shape: tuple[int, ...], weights: WeightsSettings, dtype: str
+) -> WeightFormat:
+    """How the engine keeps a tensor.
+
+    Norms and biases stay floats. The head decides by small margins which token wins, and where they
+    are tied the embedding is the head: with int4 both are kept in int8, in groups of 32.
+
+    Raises:
+        CapabilityError: a matrix whose rows cannot be packed, or fp8.
+    """
+    if len(shape) < 2 or weights.quantization is Quantization.NONE:
+        return WeightFormat(dtype)
+    fmt = _packed_format(weights, is_head=name in (EMBEDDING, LM_HEAD))
+    fmt.check_fits(name, shape[-1])
+    return fmt
+
+
+def _packed_format(weights: WeightsSettings, *, is_head: bool) -> WeightFormat:
+    match weights.quantization:
+        case Quantization.INT8:
+            return WeightFormat("int8", weights.group_size)
+        case Quantization.INT4 if is_head:
+            return WeightFormat("int8", _DEFAULT_GROUP)
+        case Quantization.INT4:
+            return WeightFormat("int4", weights.group_size or _DEFAULT_GROUP, weights.symmetric)
+        case _:
+            raise CapabilityError(
+                f"no layout for weights.quantization={weights.quantization.value}"
+            )

@@ -1,0 +1,15 @@
+"""Attention over cached and new keys and values, with grouped query heads."""
+
+from llmprof.engine.attention.base import Attention, DecodeKernel
+from llmprof.engine.attention.flash import FlashAttention
+from llmprof.engine.attention.kinds import kv_access, make_attention
+from llmprof.engine.attention.standard import StandardAttention
+
+__all__ = [
+    "Attention",
+    "DecodeKernel",
+    "FlashAttention",
+    "StandardAttention",
+    "kv_access",
+    "make_attention",
+]

@@ -1,0 +1,31 @@
+"""Which devices have a kernel of ours for decoding tokens."""
+
+from typing import Final
+
+import torch
+
+from llmprof.engine.attention.base import DecodeKernel
+from llmprof.engine.kernels.attention_decode import decode_attention
+from llmprof.engine.kernels.launch import runs_native
+
+
+class CpuDecodeKernel:
+    """Reads the store where it lies; see `kernels.attention_decode`."""
+
+    name: Final = "llmprof.decode_attention"
+
+    def __call__(
+        self,
+        query: torch.Tensor,
+        store: torch.Tensor,
+        scales: torch.Tensor | None,
+        block_tables: torch.Tensor,
+        context_lens: torch.Tensor,
+        max_context: int,
+    ) -> torch.Tensor:
+        return decode_attention(query, store, scales, block_tables, context_lens, max_context)
+
+
+def find_decode_kernel(device: str) -> DecodeKernel | None:
+    """For `cpu` or `cuda:N`; None where the cache is gathered and torch's kernels are used."""
+    return CpuDecodeKernel() if runs_native(device) else None

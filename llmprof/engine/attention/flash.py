@@ -1,0 +1,98 @@
+"""Fused attention (Dao et al. 2022): scores stay on chip."""
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from llmprof.engine.attention.base import DecodeKernel
+from llmprof.engine.attention.folding import by_kv_head, by_token
+from llmprof.engine.attention.masks import StepMasks
+from llmprof.engine.kv_cache import KvCache, KvPool
+from llmprof.engine.step_batch import SequenceRun, StepBatch
+
+
+class FlashAttention:
+    """One fused kernel per run; one of our own for decoding tokens, where there is one."""
+
+    kernel = "torch.nn.functional.scaled_dot_product_attention"
+
+    def __init__(self, decode_kernel: DecodeKernel | None = None) -> None:
+        self.decode_kernel = decode_kernel
+        self._masks = StepMasks()
+
+    def begin_step(self, step: StepBatch) -> None:
+        self._masks.begin_step()
+
+    def __call__(
+        self, query: torch.Tensor, cache: KvCache, layer: int, step: StepBatch
+    ) -> torch.Tensor:
+        outputs = [self._attend(query, cache, layer, run, step) for run in step.runs]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+    def _attend(
+        self,
+        query: torch.Tensor,
+        cache: KvCache,
+        layer: int,
+        run: SequenceRun,
+        step: StepBatch,
+    ) -> torch.Tensor:
+        if self.decode_kernel is not None and run.decodes and isinstance(cache, KvPool):
+            return self.decode_kernel(
+                query.narrow(0, run.first_row, run.num_sequences),
+                cache.stored(layer),
+                cache.scales(layer),
+                step.block_tables.narrow(0, run.first_sequence, run.num_sequences),
+                step.context_lens.narrow(0, run.first_sequence, run.num_sequences),
+                run.attended_tokens,
+            )
+        keys, values = cache.read(layer, run, step)
+        queries = by_kv_head(query, run, keys.shape[1])
+        if run.new_tokens == 1:
+            return one_token(queries, keys, values, self._masks.visible(run, step))
+        if run.cached_tokens == 0:
+            causal: dict[str, Any] = {"is_causal": True}
+        else:
+            causal = {"attn_mask": self._masks.visible(run, step)}
+        if query.is_cuda and query.dtype is not torch.float32:
+            return many_tokens_native(queries, keys, values, causal)
+        return many_tokens_folded(queries, keys, values, causal)
+
+
+def one_token(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, visible: torch.Tensor | None
+) -> torch.Tensor:
+    """The group becomes the rows of one head: a KV head is read once."""
+    out = functional.scaled_dot_product_attention(
+        queries.squeeze(3), keys, values, attn_mask=visible
+    )
+    return out.flatten(1)
+
+
+def many_tokens_folded(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: dict[str, Any]
+) -> torch.Tensor:
+    """The group becomes the heads of one sequence, its keys and values repeated with stride zero.
+
+    Without native support for groups torch would copy keys and values (CPU), or fall back to
+    kernels that write the scores (fp32 on CUDA).
+    """
+    group = queries.shape[2]
+    out = functional.scaled_dot_product_attention(
+        queries.flatten(0, 1),
+        keys.flatten(0, 1).unsqueeze(1).expand(-1, group, -1, -1),
+        values.flatten(0, 1).unsqueeze(1).expand(-1, group, -1, -1),
+        **causal,
+    )
+    return by_token(out.view(queries.shape))
+
+
+def many_tokens_native(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: dict[str, Any]
+) -> torch.Tensor:
+    """For CUDA in 16 bits, where the fused kernels know about groups themselves."""
+    out = functional.scaled_dot_product_attention(
+        queries.flatten(1, 2), keys, values, enable_gqa=True, **causal
+    )
+    return out.transpose(1, 2).flatten(0, 1).flatten(1)

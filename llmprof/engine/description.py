@@ -1,0 +1,83 @@
+"""What really ran: kernels, dtypes and bytes of an engine, for the run file."""
+
+from collections.abc import Iterable
+
+from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.step import step_cost
+from llmprof.engine import activation, norm, rope
+from llmprof.engine.engine import Engine
+from llmprof.engine.kv_cache import KvCache, KvPool
+from llmprof.engine.workload import CeilingNeeds
+from llmprof.schema.cost import Phase, StepShape
+from llmprof.schema.run import EngineDescription
+from llmprof.schema.settings import KvLayout, RunConfig
+
+
+def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
+    """How `costs` has to count this engine's steps."""
+    return options_from(
+        config,
+        compute_dtype=engine.dtype.name,
+        kv_dtype=engine.kv_dtype,
+        head_dim=engine.model.head_dim,
+        kv_access=engine.kv_access,
+    )
+
+
+def describe_engine(
+    engine: Engine,
+    shapes: Iterable[StepShape],
+    *,
+    sampling_kernel: str,
+    cache: KvCache,
+    kv_bytes_used: int,
+) -> EngineDescription:
+    """Kernels by role for the steps that ran; how full the cache was the workload knows."""
+    return EngineDescription(
+        name="llmprof reference engine",
+        kernels={**_kernels(engine, shapes, cache), "sampling": sampling_kernel},
+        compute_dtype=engine.dtype.name,
+        kv_dtype=engine.kv_dtype,
+        kv_bytes_reserved=cache.bytes_reserved,
+        kv_bytes_used=kv_bytes_used,
+        weight_bytes=engine.manifest.stored_bytes,
+        threads=engine.threads,
+        random_weights=engine.random_weights,
+        kv_access=engine.kv_access,
+        kv_bytes_per_token=engine.kv_bytes_per_token,
+    )
+
+
+def _kernels(engine: Engine, shapes: Iterable[StepShape], cache: KvCache) -> dict[str, str]:
+    """One entry per role; projections of prefill and decode may differ, by their rows."""
+    kernels = {}
+    projection, head = engine.decoder.layers[0].qkv, engine.decoder.head
+    for shape in shapes:
+        kernels[f"projections.{shape.phase.value}"] = projection.kernel_name(shape.new_tokens)
+        if shape.logit_rows:
+            kernels["lm_head"] = head.kernel_name(shape.logit_rows)
+    attention = engine.decoder.attention
+    kernels["attention"] = attention.kernel
+    if isinstance(cache, KvPool):
+        kernels["kv_append"] = cache.append_kernel
+    if attention.decode_kernel is not None and isinstance(cache, KvPool):
+        kernels["attention.decode"] = attention.decode_kernel.name
+    for role, module in (("norm", norm), ("rope", rope), ("activation", activation)):
+        kernels[role] = module.kernel_name(engine.device)
+    return kernels
+
+
+def ceiling_needs(engine: Engine, config: RunConfig, steady: StepShape) -> CeilingNeeds:
+    """What the live ceilings must look like beside steps of this shape, preferably decode steps."""
+    options = cost_options(engine, config)
+    traffic = step_cost(engine.model, engine.manifest, steady, options).traffic
+    layer, head = engine.decoder.layers[0], engine.decoder.head
+    projections = (layer.qkv, layer.output, layer.gate_up, layer.down, head)
+    is_skinny = steady.phase is Phase.DECODE and config.kv_cache.layout is not KvLayout.NONE
+    return CeilingNeeds(
+        working_set_bytes=int(traffic.weights + traffic.kv_read),
+        compute_dtype=engine.dtype.name,
+        skinny_rows=steady.new_tokens if is_skinny else None,
+        skinny_shapes=tuple(linear.shape for linear in projections) if is_skinny else (),
+        skinny_formats=tuple(linear.format for linear in projections) if is_skinny else (),
+    )

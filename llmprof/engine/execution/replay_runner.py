@@ -1,0 +1,77 @@
+"""Runs decode steps by replaying what was recorded, and everything else op by op."""
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+import torch
+
+from llmprof.engine.execution.decode_inputs import DecodeInputs, only_decodes, table_width
+from llmprof.engine.kv_cache import KvCache
+from llmprof.engine.model import Decoder
+from llmprof.engine.probe import Probe
+from llmprof.engine.rope import RotaryTable
+from llmprof.engine.step_batch import StepBatch
+from llmprof.schema.cost import OpGroup
+
+
+class RecordedStep(Protocol):
+    """A decode step from embedded tokens to logits, for one shape."""
+
+    @property
+    def inputs(self) -> DecodeInputs: ...
+
+    def replay(self, probe: Probe) -> torch.Tensor:
+        """Run it on the numbers in its inputs; the logits are valid until the next replay."""
+
+
+Record = Callable[[Decoder, KvCache, DecodeInputs], RecordedStep]
+"""Records a step; running it on the way is allowed, since it writes the same numbers again."""
+ShapeOf = Callable[[StepBatch], Hashable]
+"""What steps that share a recording have in common, beside their rows and the width of tables."""
+
+
+class ReplayRunner:
+    """Records the first decode step of each shape, outside of any group, and replays it from then on.
+
+    Steps of other kinds (prefill, mixed) run as they are, and so does every step while something
+    watches torch's operators: it sees the same kernels, which a replay would hide.
+    """
+
+    def __init__(self, record: Record, shape_of: ShapeOf) -> None:
+        self._record = record
+        self._shape_of = shape_of
+        self._recorded: dict[Hashable, RecordedStep] = {}
+        self._recorded_for: tuple[Decoder, KvCache] | None = None
+
+    def forward(
+        self,
+        decoder: Decoder,
+        step: StepBatch,
+        cache: KvCache,
+        rotary: RotaryTable,
+        probe: Probe,
+    ) -> torch.Tensor:
+        if not only_decodes(step) or torch._C._len_torch_dispatch_stack():
+            return decoder.forward(step, cache, rotary, probe)
+        self._forget_others(decoder, cache)
+        probe.group_begin(OpGroup.EMBEDDING)
+        x = decoder.embedding.rows(step.ids)
+        probe.group_end()
+        turn = rotary.at(step.positions)
+        threads = torch.get_num_threads()
+        shape = (step.num_rows, table_width(step), threads, self._shape_of(step))
+        recorded = self._recorded.get(shape)
+        if recorded is None:
+            recorded = self._record(decoder, cache, DecodeInputs.like(x, turn, step))
+            self._recorded[shape] = recorded
+        recorded.inputs.copy_(x, turn, step)
+        return recorded.replay(probe)
+
+    def _forget_others(self, decoder: Decoder, cache: KvCache) -> None:
+        """A recording belongs to the weights and the cache whose addresses are in it."""
+        if self._recorded_for is not None:
+            own_decoder, own_cache = self._recorded_for
+            if own_decoder is decoder and own_cache is cache:
+                return
+        self._recorded.clear()
+        self._recorded_for = decoder, cache

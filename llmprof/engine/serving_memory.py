@@ -1,0 +1,56 @@
+"""What serving a trace will hold, asked before anything is loaded."""
+
+from llmprof.costs.memory import MemoryNeed, kv_bytes_per_token, peak_activation_bytes
+from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.weight_layout import laid_out
+from llmprof.engine.kv_cache import plan_pool, stored_dtype
+from llmprof.engine.request_trace import Request, longest_sequence, make_trace
+from llmprof.schema.cost import Phase, SequenceShape, StepShape
+from llmprof.schema.model import ModelConfig
+from llmprof.schema.settings import BatchingPolicy, RunConfig
+
+
+def cost_options_on_paper(model: ModelConfig, config: RunConfig, dtype: str) -> CostOptions:
+    """The options of a run that computes in `dtype`, before an engine exists."""
+    return options_from(
+        config,
+        compute_dtype=dtype,
+        kv_dtype=stored_dtype(config.kv_cache.dtype, dtype),
+        head_dim=model.head_dim,
+    )
+
+
+def serving_memory(model: ModelConfig, config: RunConfig, dtype: str) -> MemoryNeed:
+    """Weights, the store of the KV cache, and the activations of the largest step.
+
+    Raises:
+        InputError: a trace that cannot be read.
+        CapabilityError: `kv_cache.memory_bytes` does not hold a single block.
+    """
+    trace = make_trace(config.workload)
+    options = cost_options_on_paper(model, config, dtype)
+    token_bytes = kv_bytes_per_token(model, options.kv_bytes_per_number)
+    plan = plan_pool(
+        config.kv_cache,
+        num_seats=min(config.batching.max_sequences, len(trace)),
+        max_tokens=longest_sequence(trace),
+        bytes_per_token=token_bytes,
+    )
+    return MemoryNeed(
+        weight_bytes=laid_out(model, config.weights, dtype).stored_bytes,
+        kv_bytes=plan.num_blocks * plan.block_tokens * token_bytes,
+        activation_bytes=peak_activation_bytes(model, _largest_step(config, trace), options),
+    )
+
+
+def _largest_step(config: RunConfig, trace: tuple[Request, ...]) -> StepShape:
+    """A full batch of prompts that starts together, or one that fills a step of a longer sequence."""
+    seats = min(config.batching.max_sequences, len(trace))
+    longest = longest_sequence(trace)
+    if config.batching.policy is BatchingPolicy.STATIC:
+        prompt = max(request.prompt_tokens for request in trace)
+        largest = SequenceShape(count=seats, new_tokens=prompt, cached_tokens=0)
+    else:
+        new = min(config.batching.max_step_tokens, longest)
+        largest = SequenceShape(new_tokens=new, cached_tokens=longest - new)
+    return StepShape(phase=Phase.PREFILL, sequences=(largest,), logit_rows=seats)
