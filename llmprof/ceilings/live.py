@@ -21,8 +21,8 @@ from llmprof.errors import CapabilityError
 from llmprof.schema.ceilings import CeilingReading, Ceilings, SkinnyReading
 from llmprof.schema.environment import Environment
 
-_PART_S = 0.020
-"""Time of each of the three parts of a reading."""
+_PART_S = 0.025
+"""Time of each of the three parts of a reading, its warm-up apart."""
 _MOST_CALLS = 12
 """Per part: what a run file keeps of a reading."""
 _LONGEST_PRODUCT_S = 0.005
@@ -79,7 +79,7 @@ class LiveCeilings:
             self._skinny = self._open_skinny(make_product)
 
     def read(self, time_s: float) -> CeilingReading:
-        """One reading in about 60 ms; `time_s` is stamped on it (since the start of the run).
+        """One reading in about 0.1 s; `time_s` is stamped on it (since the start of the run).
 
         Three parts of 20 ms; a part takes longer where the first turn of each of its rivals does. A
         disturbed call takes as long as it takes: nobody's turn is left out.

@@ -22,8 +22,11 @@ _SHAPES_CPU: tuple[Shape, ...] = (
     (256, 256, 256),
     (512, 512, 512),
     (1024, 1024, 1024),
+    (1280, 1280, 1280),
     (512, 2048, 2048),
     (1536, 1536, 1536),
+    (4096, 1024, 1024),
+    (2048, 2048, 1024),
     (512, 2048, 8192),
     (512, 8192, 2048),
     (2048, 2048, 2048),
@@ -31,7 +34,8 @@ _SHAPES_CPU: tuple[Shape, ...] = (
     (2048, 8192, 2048),
     (4096, 4096, 4096),
 )
-"""By growing work: squares, and projections of a 1B model (prompts of 512 and 2048 tokens)."""
+"""By growing work: squares, tall ones that a finer sweep found faster, and projections of a 1B model
+(prompts of 512 and 2048 tokens)."""
 _SHAPES_GPU: tuple[Shape, ...] = (
     (2048, 2048, 2048),
     (4096, 4096, 4096),

@@ -134,13 +134,15 @@ def take_turns(
 ) -> Turns:
     """Rates of rivals (a call, and the work that it does) in turn, within `budget_s` of host time.
 
-    The first one is called once before anything is timed: after other work, caches and threads are not
-    ready, and a first product took 3 to 6 times as long as the next. Then each has a turn, however
-    long that takes. From there on, whoever is likely to end within the budget has another, until
-    nobody is; `most_calls` bounds all calls together.
+    Each is called once before anything is timed, outside the budget: after other work, caches and
+    threads are not ready (a first product took 3 to 6 times as long as the next, and first reads
+    got half of the bandwidth). Then each has a turn, however long that takes. From there on,
+    whoever is likely to end within the budget has another, until nobody is; `most_calls` bounds all
+    calls together.
     """
+    for warm_up, _ in rivals:
+        warm_up()
     deadline = time.perf_counter() + budget_s
-    rivals[0][0]()
     calls: list[tuple[int, float]] = []
     least_s: dict[int, float] = {}
     left_out = 0
