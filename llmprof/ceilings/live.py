@@ -22,7 +22,7 @@ from llmprof.schema.ceilings import CeilingReading, Ceilings, SkinnyReading
 from llmprof.schema.environment import Environment
 
 _PART_S = 0.025
-"""Time of each of the three parts of a reading, its warm-up apart."""
+"""Time of each part of a reading, its warm-up apart."""
 _MOST_CALLS = 12
 """Per part: what a run file keeps of a reading."""
 _LONGEST_PRODUCT_S = 0.005
@@ -36,7 +36,8 @@ class LiveCeilings:
 
     Machines that others share change by the minute, so each round is judged by the readings beside
     it. Memory is taken once, here, and kernels and shapes are sifted; in every reading the best
-    three of each take turns, so that no choice made in a bad moment lasts for a run. Threads are those that torch uses when it reads.
+    three of each take turns, so that no choice made in a bad moment lasts for a run. Threads are those
+    that torch uses when it reads.
     """
 
     def __init__(
@@ -79,18 +80,20 @@ class LiveCeilings:
             self._skinny = self._open_skinny(make_product)
 
     def read(self, time_s: float) -> CeilingReading:
-        """One reading in about 0.1 s; `time_s` is stamped on it (since the start of the run).
+        """One reading in about 0.15 s; `time_s` is stamped on it (since the start of the run).
 
-        Three parts of 20 ms; a part takes longer where the first turn of each of its rivals does. A
-        disturbed call takes as long as it takes: nobody's turn is left out.
+        Four parts of 25 ms; a part takes longer where the first turn of each of its rivals does. A
+        disturbed call takes as long as it takes: nobody's turn is left out. Memory is read first and
+        last: for some 100 ms after other work a stream of gigabytes gets less of its bandwidth.
 
         Each figure is the best of its calls on a CPU, where a disturbance can only slow a call, and
         their median on a GPU.
         """
         start_ns = time.perf_counter_ns()
         with torch.inference_mode(), float32_precision(self._needs.compute_dtype):
-            reads, matmuls = self._read_memory(), self._multiply()
+            early_reads, matmuls = self._read_memory(), self._multiply()
             skinny = self._read_skinny()
+            reads = Turns(early_reads.calls + self._read_memory().calls)
         reader, read_bytes_per_s = reads.winner(self._device)
         product, matmul_flops_per_s = matmuls.winner(self._device)
         return CeilingReading(

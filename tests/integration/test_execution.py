@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from llmprof.engine.engine import Engine
-from llmprof.engine.execution import make_runner
 from llmprof.engine.sampling import GreedySampler
-from llmprof.profiler import profile
-from llmprof.schema.cost import OpGroup, Phase
-from llmprof.schema.settings import ExecutionMode, KvLayout
-from tests.tiny_decoders import LLAMA, load_engine, settings, write_decoder
+from tests.tiny_decoders import load_engine, settings
 
 KNOWN: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "smollm2_greedy.json").read_text()

@@ -96,8 +96,9 @@ def multiply(body: KernelBody, variant: MatvecVariant) -> None:
 
 
 class _Totals:
-    """Products of a block of W's rows with some rows of x; number j * block + i is row i of the
-    block times the j-th row of x.
+    """Products of a block of W's rows with some rows of x.
+
+    Number j * block + i is row i of the block times the j-th row of x.
     """
 
     def __init__(

@@ -109,8 +109,9 @@ class _DecodedTiles:
 
 
 class Int8Tiles(_DecodedTiles):
-    """Columns i and i + 16 of 32 are a pair: two vectors of float32, the one's upper halves shifted
-    below the other's.
+    """Columns i and i + 16 of 32 are a pair.
+
+    Two vectors of float32, the one's upper halves shifted below the other's.
     """
 
     def __init__(self, body: KernelBody, decoder: PlainDecoder) -> None:
