@@ -23,6 +23,7 @@ from llmprof.schema.environment import Environment
 
 _PART_S = 0.025
 """Time of each part of a reading, its warm-up apart."""
+_LONGEST_WARM_UP_S = 0.2
 _MOST_CALLS = 12
 """Per part: what a run file keeps of a reading."""
 _LONGEST_PRODUCT_S = 0.005
@@ -80,17 +81,19 @@ class LiveCeilings:
             self._skinny = self._open_skinny(make_product)
 
     def read(self, time_s: float) -> CeilingReading:
-        """One reading in about 0.15 s; `time_s` is stamped on it (since the start of the run).
+        """One reading in 0.1 to 0.3 s; `time_s` is stamped on it (since the start of the run).
 
-        Four parts of 25 ms; a part takes longer where the first turn of each of its rivals does. A
-        disturbed call takes as long as it takes: nobody's turn is left out. Memory is read first and
-        last: for some 100 ms after other work a stream of gigabytes gets less of its bandwidth.
+        One pass over the pool that is not timed, since a stream of gigabytes gets less of its
+        bandwidth in the first 100 ms after other work; then four parts of 25 ms. A part takes longer
+        where the first turn of each of its rivals does. A disturbed call takes as long as it takes:
+        nobody's turn is left out.
 
         Each figure is the best of its calls on a CPU, where a disturbance can only slow a call, and
         their median on a GPU.
         """
         start_ns = time.perf_counter_ns()
         with torch.inference_mode(), float32_precision(self._needs.compute_dtype):
+            self._pass_over_the_pool()
             early_reads, matmuls = self._read_memory(), self._multiply()
             skinny = self._read_skinny()
             reads = Turns(early_reads.calls + self._read_memory().calls)
@@ -110,6 +113,14 @@ class LiveCeilings:
             read_calls_bytes_per_s=reads.stored,
             matmul_calls_flops_per_s=matmuls.stored,
         )
+
+    def _pass_over_the_pool(self) -> None:
+        """Steady state of a stream: page tables, clocks and threads are those of reading on."""
+        deadline = time.perf_counter() + _LONGEST_WARM_UP_S
+        reader, passed_bytes = self._readers[0], 0.0
+        while passed_bytes < self._stream.pool.nbytes and time.perf_counter() < deadline:
+            reader()
+            passed_bytes += reader.bytes_per_call
 
     def _read_memory(self) -> Turns:
         turns = self._take_turns([(reader, reader.bytes_per_call) for reader in self._readers])

@@ -75,7 +75,7 @@ class SkinnyReading(Record):
 
 
 class CeilingReading(Record):
-    """One live reading, taken in about 0.15 s between two rounds.
+    """One live reading, taken in 0.1 to 0.3 s between two rounds.
 
     Rates are the best of their calls on a CPU and the median on a GPU. The calls themselves are kept,
     in their order and to 4 digits, so that what a best of several gains can be computed.
