@@ -39,7 +39,7 @@ imports: env
 	$(BIN)/lint-imports
 
 unit: env
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
