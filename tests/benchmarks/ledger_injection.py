@@ -2,7 +2,8 @@
 
     python tests/benchmarks/ledger_injection.py [--model smollm2-135m-instruct] [--sleep-ms 5] [--pairs 3]
 
-Runs the model with and without the sleep in turn, prints every part of decode's ledger, how far it
+The host spins through its sleep: a real one parks the thread pool, which costs the next step more.
+Runs the model with and without it in turn, prints every part of decode's ledger, how far it
 moved, and what the group times measured apart sum to against the clean step. Wants a quiet machine.
 """
 
@@ -60,7 +61,7 @@ def _decode_ledger(
         config,
         device="cpu",
         threads=threads,
-        inject=(lambda probe: HostSleep(probe, sleep_s)) if sleep_s else None,
+        inject=(lambda probe: HostSleep(probe, sleep_s, busy=True)) if sleep_s else None,
     )
     report = build_report(record)
     for caveat in report.caveats:
