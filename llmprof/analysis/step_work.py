@@ -57,6 +57,7 @@ def _cost(record: RunRecord, shape: StepShape) -> StepCost | None:
         kv_dtype=record.engine.kv_dtype,
         head_dim=record.model.head_dim,
         kv_access=record.engine.kv_access,
+        packed_rows=record.engine.packed_rows,
     )
     try:
         return step_cost(record.model, record.weights, shape, options)

@@ -1,8 +1,9 @@
 """Which op reads a weight tensor, and which group an op belongs to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from llmprof.architectures.manifest import FLOAT_BYTES
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpGroup
 from llmprof.schema.model import WeightManifest
@@ -50,10 +51,12 @@ def group_of_tensor(name: str) -> OpGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """Stored bytes of all layers, by the op that reads them."""
+    """Weights of all layers, by the op that reads them."""
 
     bytes_by_op: Mapping[str, int]
     embedding_rows: int
+    packed_by_op: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of weights that are stored as codes."""
 
     @classmethod
     def of(cls, weights: WeightManifest) -> "StoredWeights":
@@ -63,13 +66,16 @@ class StoredWeights:
             CapabilityError: a tensor that no op reads.
         """
         by_op: dict[str, int] = {}
+        packed: dict[str, int] = {}
         rows = 0
         for tensor in weights.tensors:
             op = op_of_tensor(tensor.name)
             by_op[op] = by_op.get(op, 0) + tensor.stored_bytes
+            if tensor.stored_dtype not in FLOAT_BYTES:
+                packed[op] = packed.get(op, 0) + tensor.parameters
             if op == "embedding":
                 rows = tensor.shape[0]
-        return cls(bytes_by_op=by_op, embedding_rows=rows)
+        return cls(bytes_by_op=by_op, embedding_rows=rows, packed_by_op=packed)
 
     def read_by(self, op: str) -> int:
         """Bytes that an op reads in full: the head reads the embedding table where it is tied.
@@ -77,9 +83,20 @@ class StoredWeights:
         Raises:
             ValueError: the manifest has no tensor for this op.
         """
+        return self.bytes_by_op[self._stored_under(op)]
+
+    def packed_of(self, op: str) -> int:
+        """Weights of an op that are stored as codes.
+
+        Raises:
+            ValueError: the manifest has no tensor for this op.
+        """
+        return self.packed_by_op.get(self._stored_under(op), 0)
+
+    def _stored_under(self, op: str) -> str:
         for name in (op, "embedding") if op == "lm_head" else (op,):
             if name in self.bytes_by_op:
-                return self.bytes_by_op[name]
+                return name
         raise ValueError(f"the weight manifest has no tensor for {op}")
 
     @property

@@ -79,18 +79,33 @@ def linear(
     out_features: int,
     weight_bytes: float,
     options: CostOptions,
+    packed_weights: int = 0,
 ) -> OpCost:
-    """A projection: `weight_bytes` are those of all calls, bias included."""
+    """A projection: `weight_bytes` are those of all calls, bias included.
+
+    `packed_weights` are the weights of all calls that are stored as codes.
+    """
     flops = calls * linear_flops(rows, in_features, out_features)
     activations = calls * rows * (in_features + out_features) * options.activation_bytes
     return op_cost(
         name,
         calls=calls,
-        traffic=ByteTraffic(weights=weight_bytes, activations=activations),
+        traffic=ByteTraffic(
+            weights=weight_bytes,
+            activations=activations,
+            copies=unpacked_bytes(rows, packed_weights, options),
+        ),
         options=options,
         dense=flops,
         causal=flops,
     )
+
+
+def unpacked_bytes(rows: int, packed_weights: int, options: CostOptions) -> float:
+    """A product of many rows writes its weights as floats and reads them back."""
+    if options.packed_rows is None or rows <= options.packed_rows:
+        return 0.0
+    return 2.0 * packed_weights * options.activation_bytes
 
 
 def elementwise(

@@ -54,6 +54,9 @@ class CostOptions:
     """Tokens in one block of a paged cache."""
     kv_access: KvAccess = field(default_factory=KvAccess)
     """Whether attention reads the cache where it is, or a gathered copy."""
+    packed_rows: int | None = None
+    """Rows up to which a product reads packed weights as they are; with more it unpacks them to
+    floats first. None: always as they are."""
 
 
 def options_from(
@@ -63,12 +66,13 @@ def options_from(
     kv_dtype: str,
     head_dim: int,
     kv_access: KvAccess | None = None,
+    packed_rows: int | None = None,
 ) -> CostOptions:
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
     `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
-    cache `kv_dtype` says nothing and is not read. `kv_access` is as the engine does it; by default
-    nothing is gathered.
+    cache `kv_dtype` says nothing and is not read. `kv_access` and `packed_rows` are as the engine
+    does it; by default nothing is gathered or unpacked.
 
     Raises:
         CapabilityError: a dtype whose size is not known.
@@ -84,4 +88,5 @@ def options_from(
         score_bytes=number,
         block_tokens=settings.kv_cache.block_tokens,
         kv_access=kv_access or KvAccess(),
+        packed_rows=packed_rows,
     )

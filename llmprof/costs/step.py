@@ -2,7 +2,7 @@
 
 from llmprof.costs.attention import attention
 from llmprof.costs.groups import StoredWeights
-from llmprof.costs.ops import elementwise, linear, linear_flops, op_cost
+from llmprof.costs.ops import elementwise, linear, linear_flops, op_cost, unpacked_bytes
 from llmprof.costs.options import CostOptions
 from llmprof.schema.cost import ByteTraffic, OpCost, StepCost, StepShape
 from llmprof.schema.model import ModelConfig, WeightManifest
@@ -60,6 +60,7 @@ def _attention_block(
             in_features=hidden,
             out_features=model.query_size + 2 * model.kv_size,
             weight_bytes=stored.read_by("qkv_projection"),
+            packed_weights=stored.packed_of("qkv_projection"),
             options=options,
         ),
         *_query_key_norms(model, stored, shape, options),
@@ -73,6 +74,7 @@ def _attention_block(
             in_features=model.query_size,
             out_features=hidden,
             weight_bytes=stored.read_by("output_projection"),
+            packed_weights=stored.packed_of("output_projection"),
             options=options,
         ),
         _residual("output_projection.residual", model, shape, options),
@@ -118,6 +120,7 @@ def _feed_forward(
             in_features=hidden,
             out_features=2 * inner,
             weight_bytes=stored.read_by("gate_up_projection"),
+            packed_weights=stored.packed_of("gate_up_projection"),
             options=options,
         ),
         elementwise("activation", calls=layers, numbers=3 * tokens * inner, options=options),
@@ -128,6 +131,7 @@ def _feed_forward(
             in_features=inner,
             out_features=hidden,
             weight_bytes=stored.read_by("down_projection"),
+            packed_weights=stored.packed_of("down_projection"),
             options=options,
         ),
         _residual("down_projection.residual", model, shape, options),
@@ -150,6 +154,7 @@ def _head(
             weights=stored.read_by("lm_head"),
             activations=hidden * options.activation_bytes,
             logits=logits * options.activation_bytes,
+            copies=unpacked_bytes(rows, stored.packed_of("lm_head"), options),
         ),
         options=options,
         dense=flops,

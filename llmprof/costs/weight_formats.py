@@ -67,7 +67,7 @@ class WeightFormat:
             raise CapabilityError(
                 f"rows of {in_features} weights ({name}) cannot be stored as {self.name}: "
                 f"no multiple of {PACKED_TOGETHER}",
-                remedy="Set weights.quantization=int8 without weights.group_size",
+                remedy="Set weights.quantization=int8 and weights.group_size=channel",
             )
 
     @property

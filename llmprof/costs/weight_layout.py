@@ -9,7 +9,8 @@ from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import Quantization, WeightsSettings
 
 _DEFAULT_GROUP: Final = 32
-"""Of int4, and of the int8 that its head is kept in."""
+"""Loses little: with one scale per channel, int8 changes every 16th most probable token of the demo
+model (`llmprof quality`)."""
 
 
 def laid_out(model: ModelConfig, weights: WeightsSettings, dtype: str) -> WeightManifest:
@@ -53,13 +54,20 @@ def format_of(
 
 def _packed_format(weights: WeightsSettings, *, is_head: bool) -> WeightFormat:
     match weights.quantization:
-        case Quantization.INT8:
-            return WeightFormat("int8", weights.group_size)
         case Quantization.INT4 if is_head:
             return WeightFormat("int8", _DEFAULT_GROUP)
+        case Quantization.INT8:
+            return WeightFormat("int8", _group_size(weights))
         case Quantization.INT4:
-            return WeightFormat("int4", weights.group_size or _DEFAULT_GROUP, weights.symmetric)
+            return WeightFormat("int4", _group_size(weights), weights.symmetric)
         case _:
             raise CapabilityError(
                 f"no layout for weights.quantization={weights.quantization.value}"
             )
+
+
+def _group_size(weights: WeightsSettings) -> int | None:
+    """None: one scale per output channel."""
+    if weights.group_size == "channel":
+        return None
+    return weights.group_size or _DEFAULT_GROUP

@@ -56,6 +56,11 @@ def check_weights(weights: WeightsSettings, device: str) -> None:
             "weights.quantization is none",
             remedy="Set weights.quantization=int8 or int4",
         )
+    if quantization is Quantization.INT4 and weights.group_size == "channel":
+        raise InputError(
+            "weights.group_size=channel needs 8 bits: 16 codes for a whole row lose the model",
+            remedy="Set weights.group_size=32, 64 or 128",
+        )
     if quantization is not Quantization.INT4 and weights.symmetric:
         raise InputError(
             f"weights.symmetric=true belongs to int4, and weights.quantization is "

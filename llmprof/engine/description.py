@@ -21,7 +21,14 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         kv_dtype=engine.kv_dtype,
         head_dim=engine.model.head_dim,
         kv_access=engine.kv_access,
+        packed_rows=packed_rows(engine),
     )
+
+
+def packed_rows(engine: Engine) -> int | None:
+    """Rows up to which packed weights are read as they are; None where weights are floats."""
+    projection = engine.decoder.layers[0].qkv
+    return projection.few_rows if projection.format.packed else None
 
 
 def describe_engine(
@@ -45,6 +52,7 @@ def describe_engine(
         random_weights=engine.random_weights,
         kv_access=engine.kv_access,
         kv_bytes_per_token=engine.kv_bytes_per_token,
+        packed_rows=packed_rows(engine),
     )
 
 
@@ -62,6 +70,7 @@ def _kernels(engine: Engine, shapes: Iterable[StepShape], cache: KvCache) -> dic
         kernels["kv_append"] = cache.append_kernel
     if attention.decode_kernel is not None and isinstance(cache, KvPool):
         kernels["attention.decode"] = attention.decode_kernel.name
+    kernels["execution"] = engine.runner.name
     for role, module in (("norm", norm), ("rope", rope), ("activation", activation)):
         kernels[role] = module.kernel_name(engine.device)
     return kernels

@@ -9,6 +9,7 @@ from llmprof.schema.model import WeightManifest
 from llmprof.schema.settings import WeightDtype
 
 TORCH_DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 _DEQUANTIZED: Final = "bf16"
 """What packed weights become under `as_stored`, as long as no kernel reads them packed."""

@@ -1,26 +1,20 @@
 """Matrix products with weights: the only place that chooses a kernel for them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import torch
 from torch.nn import functional
 
 from llmprof.costs.weight_formats import WeightFormat
-from llmprof.engine.kernels.launch import dtype_name
-from llmprof.engine.kernels.matvec import MOST_ROWS, matvec, matvec_supported
+from llmprof.engine.dtypes import DTYPE_NAMES
+from llmprof.engine.kernels.matvec import matvec, most_rows
 from llmprof.engine.kernels.unpack import unpack_rows_
 from llmprof.engine.quantization.packed_weight import PackedWeight
 
+_USUAL_SHAPE: Final = (1024, 1024)
 _TILE_BYTES: Final = 4 << 20
 """Of unpacked weights, read by a product while they are still in a cache."""
-
-
-_FLOAT_FORMATS: Final = {
-    torch.float32: WeightFormat("fp32"),
-    torch.bfloat16: WeightFormat("bf16"),
-    torch.float16: WeightFormat("fp16"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +22,21 @@ class Linear:
     """y = x W^T + b, for x [rows, in_features] and W [out_features, in_features].
 
     x has exactly two dimensions: with three, torch may turn [rows, 1, in] into a batched product
-    that copies the weight once per row.
+    that copies the weight once per row. It is of the dtype of W, or of the floats that W stands for.
     """
 
     weight: torch.Tensor | PackedWeight
     bias: torch.Tensor | None = None
+    few_rows: int = field(init=False)
+    """Up to so many rows of x our own kernel is the faster one."""
+
+    def __post_init__(self) -> None:
+        on_cpu = self.weight.device.type == "cpu"
+        limit = most_rows(self.format, self.shape, _dtype_name(self.weight)) if on_cpu else 0
+        object.__setattr__(self, "few_rows", limit)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if x.is_cpu and x.shape[0] <= MOST_ROWS and matvec_supported():
+        if x.shape[0] <= self.few_rows:
             return self._few_rows(x)
         if isinstance(self.weight, PackedWeight):
             return _unpacked_product(x, self.weight, self.bias)
@@ -66,11 +67,11 @@ class Linear:
         """How W is stored."""
         if isinstance(self.weight, PackedWeight):
             return self.weight.format
-        return _FLOAT_FORMATS[self.weight.dtype]
+        return WeightFormat(_dtype_name(self.weight))
 
     def kernel_name(self, rows: int) -> str:
         """The kernel that multiplies so many rows."""
-        return kernel_name(rows, self.weight.device.type, self.format)
+        return _name(self.format, is_ours=rows <= self.few_rows)
 
     def _few_rows(self, x: torch.Tensor) -> torch.Tensor:
         weight = self.weight
@@ -79,18 +80,28 @@ class Linear:
             return matvec(
                 x, weight.codes, weight.scales, weight.minimums, self.bias, number, group_size
             )
-        return matvec(x, weight, None, None, self.bias, dtype_name(weight), 0)
+        return matvec(x, weight, None, None, self.bias, _dtype_name(weight), 0)
 
 
 def kernel_name(rows: int, device: str, weights: WeightFormat | None = None) -> str:
-    """The kernel that multiplies so many rows by a weight; floats unless told otherwise."""
-    on_cpu = torch.device(device).type == "cpu"
-    stored = f" on {weights.name}" if weights is not None else ""
-    if on_cpu and rows <= MOST_ROWS and matvec_supported():
-        return f"llmprof::matvec{stored}"
-    if weights is not None and weights.packed:
-        return f"llmprof::unpack_rows_{stored}, torch.nn.functional.linear"
+    """The kernel that multiplies so many rows by a weight of usual size; bf16 unless told otherwise."""
+    weights = weights or WeightFormat("bf16")
+    if torch.device(device).type != "cpu":
+        return _name(weights, is_ours=False)
+    activations = "bf16" if weights.packed else weights.number
+    return _name(weights, is_ours=rows <= most_rows(weights, _USUAL_SHAPE, activations))
+
+
+def _name(weights: WeightFormat, *, is_ours: bool) -> str:
+    if is_ours:
+        return f"llmprof::matvec on {weights.name}"
+    if weights.packed:
+        return f"llmprof::unpack_rows_ on {weights.name}, torch.nn.functional.linear"
     return "torch.nn.functional.linear"
+
+
+def _dtype_name(weight: torch.Tensor | PackedWeight) -> str:
+    return DTYPE_NAMES[weight.dtype]
 
 
 def _unpacked_product(

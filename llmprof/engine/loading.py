@@ -49,6 +49,8 @@ class LoadedWeights:
     manifest: WeightManifest
     """Every tensor as it lies in memory, under its own name also where it is part of a larger one."""
     random: bool
+    rounded: tuple[str, ...]
+    """Tensors whose codes were made here; packed ones that are not named came as they are."""
 
 
 def load_weights(
@@ -75,7 +77,7 @@ def load_weights(
     with torch.inference_mode():
         decoder = loader.decoder(attention)
     manifest = WeightManifest(origin="engine", tensors=tuple(loader.specs))
-    return LoadedWeights(decoder, manifest, random)
+    return LoadedWeights(decoder, manifest, random, tuple(loader.rounded))
 
 
 def open_tensors(source: ModelSource, weights: WeightSource) -> TensorReader:
@@ -108,6 +110,7 @@ class _Loader:
         self._shapes = expected_tensors(model)
         self._memory = WeightMemory()
         self.specs: list[TensorSpec] = []
+        self.rounded: list[str] = []
 
     def decoder(self, attention: Attention) -> Decoder:
         embedding = self._linear([EMBEDDING.removesuffix(".weight")])
@@ -168,6 +171,7 @@ class _Loader:
         weights = torch.empty(part.shape, dtype=torch.float32)
         self._reader.read_into(name, weights)
         quantize_into(weights, part, search=self._search)
+        self.rounded.append(name)
 
     def _vector(self, names: Sequence[str]) -> torch.Tensor:
         return self._floats(names, WeightFormat(self._dtype.name))

@@ -214,6 +214,9 @@ class EngineDescription(Record):
     kv_access: KvAccess = KvAccess()
     kv_bytes_per_token: NonNegativeFloat | None = None
     """Of one sequence, all layers, scales included; null in files of older versions."""
+    packed_rows: NonNegativeInt | None = None
+    """Products of at most so many rows read packed weights as they are; those of more rows unpack
+    them to floats first. Null for float weights."""
 
 
 class RunRecord(Record):

@@ -94,9 +94,9 @@ class WeightsSettings(Setting):
     """`random` makes weights from the configuration alone; such a run is stamped."""
     dtype: WeightDtype = WeightDtype.AS_STORED
     quantization: Quantization = Quantization.NONE
-    group_size: Literal[32, 64, 128] | None = None
-    """Adjacent weights of a row that share one scale; null for one scale per output channel (int8)
-    or groups of 32 (int4)."""
+    group_size: Literal[32, 64, 128, "channel"] | None = None
+    """Adjacent weights of a row that share one scale; `channel` for one scale per output channel
+    (int8 only). Null for groups of 32."""
     symmetric: bool = False
     """int4 only: codes around zero, without the minimum that every group has otherwise."""
 
@@ -120,6 +120,8 @@ class BatchingSettings(Setting):
 
 class ExecutionSettings(Setting):
     mode: ExecutionMode = ExecutionMode.EAGER
+    """How decode steps are started: op by op from Python; `compiled` (CPU) records their kernels as
+    a list of native calls and replays it; `cuda_graph` captures them on a GPU."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
     """CPU threads; null takes every core that this process may use."""
 

@@ -1,6 +1,10 @@
 """Decode attention: GB/s of KV cache against the live read ceiling and torch's kernels, in turn.
 
-    python tests/benchmarks/decode_attention.py [--contexts 512 2048 8192] [--rounds 10] [--threads N]
+    python tests/benchmarks/decode_attention.py [--contexts 512 2048 8192] [--mib 1024]
+        [--rounds 10] [--threads N]
+
+All layers of a cache are read in turn, --mib in all: more than the last-level cache for the ceiling of
+DRAM, less for that of the cache.
 
 Passes (exit code 0) where the median over rounds of ours / ceiling is at least 0.8 for every bf16
 cache of 2048 tokens and more.
@@ -26,9 +30,6 @@ from llmprof.instruments.snapshot import resolve_threads, snapshot
 
 WANTED: Final = 0.8
 JUDGED_FROM: Final = 2048
-POOL_BYTES: Final = 192 << 20
-"""Of all layers together: far beyond the second-level cache, as a step's weights are."""
-
 Attend = Callable[[int], torch.Tensor]
 """Attention in one layer."""
 
@@ -53,14 +54,20 @@ class Cache:
     """Layers of random keys and values for some sequences of one length."""
 
     def __init__(
-        self, shape: Shape, context: int, stored: str, block_tokens: int | None, sequences: int
+        self,
+        shape: Shape,
+        context: int,
+        stored: str,
+        block_tokens: int | None,
+        sequences: int,
+        num_bytes: int,
     ) -> None:
         size = block_tokens or context
         blocks = sequences * context // size
         vectors = (2, blocks, shape.kv_heads, size)
         dtype = STORED[stored]
         layer_bytes = 2 * sequences * context * shape.kv_heads * shape.head_dim * dtype.itemsize
-        self.layers = max(2, POOL_BYTES // layer_bytes)
+        self.layers = max(2, num_bytes // layer_bytes)
         self.store = huge_empty((self.layers, *vectors, shape.head_dim), dtype)
         for layer in self.store:
             noise = torch.randn(*vectors, shape.head_dim)
@@ -101,7 +108,8 @@ def main() -> int:
     arguments = _arguments()
     threads = resolve_threads(arguments.threads)
     torch.set_num_threads(threads)
-    live = LiveCeilings(CeilingNeeds(POOL_BYTES, "bf16", None, ()), snapshot("cpu", threads))
+    num_bytes = arguments.mib << 20
+    live = LiveCeilings(CeilingNeeds(num_bytes, "bf16", None, ()), snapshot("cpu", threads))
     meter = ContentionMeter(threads)
     print(f"{threads} threads; GB/s of keys and values as stored, best round / ceiling by median")
     passed = True
@@ -114,7 +122,7 @@ def main() -> int:
                 ("int8", 16, 1),
                 ("fp8", 16, 1),
             ):
-                cache = Cache(shape, context, stored, block_tokens, sequences)
+                cache = Cache(shape, context, stored, block_tokens, sequences, num_bytes)
                 ratio = _compare(
                     cache, live, arguments.rounds, _label(shape, cache, stored, block_tokens)
                 )
@@ -160,6 +168,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--contexts", type=int, nargs="+", default=[512, 2048, 8192])
+    parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, default=None)
     return parser.parse_args()

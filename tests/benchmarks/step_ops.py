@@ -109,6 +109,7 @@ class _Bench:
         shape = StepShape(phase=Phase.DECODE, sequences=(sequence,), logit_rows=self._batch.batch)
         eager = make_runner(ExecutionMode.EAGER, device="cpu", layout=self._engine.kv_cache.layout)
         self._batch.restart(num_cached=self._context)
+        self._step(eager, NullProbe())
         with recorder:
             recorder.step_begin(shape)
             self._step(eager, recorder)

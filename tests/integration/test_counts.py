@@ -11,7 +11,7 @@ from llmprof.engine.engine import Engine
 from llmprof.engine.open_workload import open_workload
 from llmprof.engine.probe import NullProbe
 from llmprof.instruments.op_recorder import OpRecorder
-from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.run import CountedStep
 from llmprof.schema.settings import (
@@ -24,6 +24,7 @@ from llmprof.schema.settings import (
     KvDtype,
     KvLayout,
     LengthDistribution,
+    Quantization,
     RunConfig,
     TraceLengths,
     WeightSource,
@@ -35,6 +36,7 @@ from tests.published import SMOLLM2_135M, decoder
 
 GROUPED = decoder("grouped", 2, 48, 40, 6, 2, 90, head_dim=8, context=64)
 BIASED_TIED = decoder("biased", 2, 48, 40, 6, 3, 90, tied=True, bias=True, context=64)
+PACKABLE = decoder("packable", 2, 64, 96, 4, 2, 90, tied=True, context=64)
 NORMED = decoder("normed", 2, 32, 40, 6, 2, 90, head_dim=8, qk_norm=True, context=64)
 
 
@@ -46,10 +48,11 @@ def settings(
     batch: int = 1,
     prompt_tokens: int = 9,
     output_tokens: int = 3,
+    quantization: Quantization = Quantization.NONE,
 ) -> RunConfig:
     return RunConfig(
         model="any",
-        weights=WeightsSettings(source=WeightSource.RANDOM),
+        weights=WeightsSettings(source=WeightSource.RANDOM, quantization=quantization),
         attention=AttentionSettings(kind=attention),
         kv_cache=KvCacheSettings(layout=layout),
         workload=WorkloadSettings(
@@ -164,3 +167,18 @@ def test_the_engines_bytes_are_those_of_costs(layout: KvLayout, kv_dtype: KvDtyp
     assert found.kv_bytes_used == kv_bytes_used(GROUPED, options, (11,) * 3)
     assert found.kv_bytes_reserved == kv_bytes_reserved(GROUPED, options, (12,) * 3, max_tokens=12)
     assert found.weight_bytes == manifest_from_config(GROUPED, "bf16").stored_bytes
+
+
+@pytest.mark.parametrize("quantization", [Quantization.INT8, Quantization.INT4])
+def test_packed_weights_are_multiplied_by_as_many_flops_and_unpacked_in_a_prefill_alone(
+    quantization: Quantization,
+) -> None:
+    config = settings(prompt_tokens=60, output_tokens=2, quantization=quantization)
+    prefill, decode = check_counts(PACKABLE, config)
+    unpacked = {
+        step.shape.phase: {op.group for op in step.ops if op.op == "llmprof.unpack_rows_"}
+        for step in (prefill, decode)
+    }
+    # the head multiplies one row, and the embedding is looked up in it
+    assert unpacked[Phase.PREFILL] == {OpGroup.EMBEDDING, *PROJECTIONS} - {OpGroup.LM_HEAD}
+    assert unpacked[Phase.DECODE] == {OpGroup.EMBEDDING}

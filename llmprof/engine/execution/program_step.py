@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -12,6 +13,10 @@ from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import Probe
 from llmprof.engine.step_batch import StepBatch
+
+MOST_ROWS: Final = 16
+"""Of a recorded step. Each number of rows has a recording of its own, which holds every activation of
+every layer; with more rows the products hide what Python costs."""
 
 
 @dataclass(frozen=True, slots=True)

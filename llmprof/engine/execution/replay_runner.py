@@ -37,7 +37,12 @@ class ReplayRunner:
     watches torch's operators: it sees the same kernels, which a replay would hide.
     """
 
-    def __init__(self, record: Record, shape_of: ShapeOf) -> None:
+    def __init__(
+        self, name: str, record: Record, shape_of: ShapeOf, *, most_rows: int | None = None
+    ) -> None:
+        """`most_rows`: larger steps run as they are, their arithmetic hides what starting them costs."""
+        self.name = name
+        self._most_rows = most_rows
         self._record = record
         self._shape_of = shape_of
         self._recorded: dict[Hashable, RecordedStep] = {}
@@ -51,7 +56,7 @@ class ReplayRunner:
         rotary: RotaryTable,
         probe: Probe,
     ) -> torch.Tensor:
-        if not only_decodes(step) or torch._C._len_torch_dispatch_stack():
+        if not self._can_replay(step) or torch._C._len_torch_dispatch_stack():
             return decoder.forward(step, cache, rotary, probe)
         self._forget_others(decoder, cache)
         probe.group_begin(OpGroup.EMBEDDING)
@@ -66,6 +71,10 @@ class ReplayRunner:
             self._recorded[shape] = recorded
         recorded.inputs.copy_(x, turn, step)
         return recorded.replay(probe)
+
+    def _can_replay(self, step: StepBatch) -> bool:
+        small_enough = self._most_rows is None or step.num_rows <= self._most_rows
+        return small_enough and only_decodes(step)
 
     def _forget_others(self, decoder: Decoder, cache: KvCache) -> None:
         """A recording belongs to the weights and the cache whose addresses are in it."""

@@ -1,11 +1,11 @@
 """Who runs the steps of an engine, by `execution.mode`."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 
-from llmprof.engine.execution.graph_step import context_bucket, record_graph
-from llmprof.engine.execution.program_step import record_program
+from llmprof.engine.execution.graph_step import CONTEXT_STEP, context_bucket, record_graph
+from llmprof.engine.execution.program_step import MOST_ROWS, record_program
 from llmprof.engine.execution.replay_runner import ReplayRunner
 from llmprof.engine.kernels.launch import runs_native
 from llmprof.engine.kv_cache import KvCache
@@ -18,6 +18,10 @@ from llmprof.schema.settings import ExecutionMode, KvLayout
 
 
 class StepRunner(Protocol):
+    @property
+    def name(self) -> str:
+        """How steps are started."""
+
     def forward(
         self,
         decoder: Decoder,
@@ -31,6 +35,8 @@ class StepRunner(Protocol):
 
 class EagerRunner:
     """Op by op from Python."""
+
+    name: Final = "op by op from Python"
 
     def forward(
         self,
@@ -62,11 +68,21 @@ def make_runner(mode: ExecutionMode, *, device: str, layout: KvLayout) -> StepRu
         case ExecutionMode.COMPILED:
             if not runs_native(device):
                 raise _unavailable(mode, device, "it is made of kernels for CPUs", on_cpu)
-            return ReplayRunner(record_program, lambda step: None)
+            return ReplayRunner(
+                f"decode steps of up to {MOST_ROWS} sequences replayed as native calls",
+                record_program,
+                lambda step: None,
+                most_rows=MOST_ROWS,
+            )
         case ExecutionMode.CUDA_GRAPH:
             if on_cpu:
                 raise _unavailable(mode, device, "a CPU has no such graphs", on_cpu)
-            return ReplayRunner(record_graph, context_bucket)
+            return ReplayRunner(
+                "decode steps captured as CUDA graphs, contexts rounded up to a multiple of "
+                f"{CONTEXT_STEP}",
+                record_graph,
+                context_bucket,
+            )
 
 
 def _unavailable(mode: ExecutionMode, device: str, reason: str, on_cpu: bool) -> CapabilityError:

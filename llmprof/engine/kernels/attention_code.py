@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from llmprof.engine.kernels.attention_state import GroupState
-from llmprof.engine.kernels.attention_tile import Segment, Tile, load_queries
+from llmprof.engine.kernels.attention_tile import Segment, Tile, Vectors, load_queries
 from llmprof.engine.kernels.attention_variant import TILE, DecodeVariant
 from llmprof.engine.kernels.kv_numbers import KV_ELEMENTS
 from llmprof.engine.kernels.native import KernelBody
@@ -202,30 +202,31 @@ class _Share:
         limit: Any,
         carried: Sequence[Any] = (),
     ) -> Iterator[tuple[Segment, Loop]]:
-        """Loop over the blocks that hold tokens start ... stop - 1, which are followed up to `limit`."""
-        builder, size = self._builder, self._block_tokens
-        if self._variant.block_tokens is None:
-            first_block, end_block = index_constant(0), index_constant(1)
+        """Loop over the pieces that hold tokens start ... stop - 1, which are followed up to `limit`."""
+        builder, piece = self._builder, self._variant.piece_tokens
+        if piece is None:
+            first_piece, end_piece, size = index_constant(0), index_constant(1), stop
         else:
-            first_block = builder.udiv(start, size)
+            size = index_constant(piece)
+            first_piece = builder.udiv(start, size)
             last = builder.udiv(builder.sub(stop, index_constant(1)), size)
-            end_block = builder.add(last, index_constant(1))
-        with self._code.loop(first_block, end_block, 1, carried) as loop:
-            block_begin = builder.mul(loop.index, size)
-            first = self._larger(start, block_begin)
-            last = self._smaller(stop, builder.add(block_begin, size))
-            here = self._row_zero(sequence, head, loop.index)
-            ahead = self._row_zero(sequence, head, self._block_ahead(first, limit))
-            yield self._segment(first, last, here, ahead), loop
+            end_piece = builder.add(last, index_constant(1))
+        with self._code.loop(first_piece, end_piece, 1, carried) as loop:
+            piece_begin = builder.mul(loop.index, size)
+            first = self._larger(start, piece_begin)
+            last = self._smaller(stop, builder.add(piece_begin, size))
+            further = builder.add(first, index_constant(TILE))
+            further = self._smaller(further, builder.sub(limit, index_constant(1)))
+            here, ahead = (
+                self._row_zero(sequence, head, self._block_of(token)) for token in (first, further)
+            )
+            ahead = builder.add(ahead, index_constant(TILE))
+            yield Segment(first, last, self._vectors(here), self._vectors(ahead)), loop
 
-    def _block_ahead(self, token: Any, limit: Any) -> Any:
-        """The block of the token that is one tile further, or of the last one."""
+    def _block_of(self, token: Any) -> Any:
         if self._variant.block_tokens is None:
             return index_constant(0)
-        builder = self._builder
-        further = builder.add(token, index_constant(TILE))
-        further = self._smaller(further, builder.sub(limit, index_constant(1)))
-        return builder.udiv(further, self._block_tokens)
+        return self._builder.udiv(token, self._block_tokens)
 
     def _row_zero(self, sequence: Any, head: Any, block: Any) -> Any:
         """Where token 0 would lie if all tokens lay as those of a block do, in vectors of head_dim."""
@@ -237,20 +238,16 @@ class _Share:
         plane = builder.add(builder.mul(number, index_constant(self._variant.kv_heads)), kv_head)
         return builder.mul(builder.sub(plane, block), self._block_tokens)
 
-    def _segment(self, first: Any, last: Any, here: Any, ahead: Any) -> Segment:
+    def _vectors(self, row_zero: Any) -> Vectors:
         builder, variant = self._builder, self._variant
         planes = builder.mul(self._body.integer(_BLOCKS), index_constant(variant.kv_heads))
-        to_values = builder.mul(planes, self._block_tokens)
-        later = builder.add(ahead, index_constant(TILE))
-        keys, values, keys_ahead, values_ahead = (
+        rows = row_zero, builder.add(row_zero, builder.mul(planes, self._block_tokens))
+        keys, values = (
             builder.gep(self._store, [builder.mul(row, index_constant(variant.head_dim))])
-            for row in (here, builder.add(here, to_values), later, builder.add(later, to_values))
+            for row in rows
         )
-        key_scales = builder.gep(self._scales, [here])
-        value_scales = builder.gep(key_scales, [to_values])
-        return Segment(
-            first, last, keys, values, key_scales, value_scales, keys_ahead, values_ahead
-        )
+        key_scales, value_scales = (builder.gep(self._scales, [row]) for row in rows)
+        return Vectors(keys, values, key_scales, value_scales)
 
     def _join_if_last(self) -> None:
         """The thread that finishes last adds up the parts of everything that was cut."""

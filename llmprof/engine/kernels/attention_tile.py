@@ -19,22 +19,32 @@ from llmprof.engine.kernels.vector_ir import I32, VectorCode, index_constant
 from llmprof.engine.kernels.vector_math import LOG2_E, exp2, join_all, larger, shuffled
 
 _LINE_BYTES: Final = 64
+_SECOND_LEVEL: Final = 2
+"""The cache that is fetched into: it waits for more lines at once than the first one can."""
 _UPPER_HALF: Final = 0xFFFF_0000
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """Adjacent tokens [first, last) in one block, with pointers that are indexed by token."""
+class Vectors:
+    """Pointers to what is stored of adjacent tokens, all indexed by token."""
 
-    first: Any
-    last: Any
     keys: Any
     values: Any
     key_scales: Any
     value_scales: Any
-    keys_ahead: Any
-    """Where the keys of the tokens one tile further lie: to be fetched early."""
-    values_ahead: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Adjacent tokens [first, last) in one block."""
+
+    first: Any
+    last: Any
+    here: Vectors
+    ahead: Vectors
+    """Of the tokens one tile further, under the indices of these: to be fetched early. The hardware's
+    own prefetcher follows what is read now, and stops where a block or a page ends; so values are
+    fetched while keys are read, and keys while values are: two streams at all times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ class Tile:
         def scale(rows: Rows, _: Sequence[Any]) -> list[Any]:
             place = self._place(rows)
             weights = code.load(self.scores, place, "fp32")
-            weights = code.mul(weights, self._row_scales(segment.value_scales, rows))
+            weights = code.mul(weights, self._row_scales(segment.here.value_scales, rows))
             code.store(weights, self.scores, place, "fp32")
             return []
 
@@ -136,13 +146,15 @@ class Tile:
         products = [[code.splat(0.0)] * variant.rows for _ in queries]
         every = range(variant.head_dim // variant.lanes)
         for row, token in enumerate(rows.tokens):
-            self._fetch(segment.keys_ahead, token)
-            for nth, key in enumerate(self._numbers(segment.keys, token, every)):
+            self._fetch_row(segment.ahead.values, token)
+            for nth, key in enumerate(self._numbers(segment.here.keys, token, every)):
                 for head, query in enumerate(queries):
                     products[head][row] = code.fma(query[nth], key, products[head][row])
         scores = code.sums([product for of_head in products for product in of_head])
         if variant.kv_dtype == "int8":
-            scores = self._scores_code.mul(scores, self._row_scales(segment.key_scales, rows))
+            for scales in (segment.ahead.key_scales, segment.ahead.value_scales):
+                code.prefetch(scales, rows.tokens[0], _SECOND_LEVEL)
+            scores = self._scores_code.mul(scores, self._row_scales(segment.here.key_scales, rows))
         if rows.count is not None:
             scores = self._hide(scores, rows.count)
         self._scores_code.store(scores, self.scores, self._place(rows), "fp32")
@@ -155,8 +167,8 @@ class Tile:
         place = self._place(rows)
         for row, token in enumerate(rows.tokens):
             if slab.start == 0:
-                self._fetch(segment.values_ahead, token)
-            values = self._numbers(segment.values, token, slab)
+                self._fetch_row(segment.ahead.keys, token)
+            values = self._numbers(segment.here.values, token, slab)
             for head in range(variant.group):
                 at = builder.add(place, index_constant(head * variant.rows + row))
                 factor = code.broadcast(builder.load(builder.gep(self.scores, [at])))
@@ -210,11 +222,12 @@ class Tile:
         real = builder.icmp_signed("<", row, code.broadcast(builder.trunc(count, I32)))
         return builder.select(real, scores, code.splat(LEAST_SCORE))
 
-    def _fetch(self, ahead: Any, token: Any) -> None:
+    def _fetch_row(self, ahead: Any, token: Any) -> None:
         variant = self.variant
         first = self.builder.mul(token, index_constant(variant.head_dim))
         for dim in range(0, variant.head_dim, _LINE_BYTES // variant.kv_bytes):
-            self._dims_code.prefetch(ahead, self.builder.add(first, index_constant(dim)))
+            place = self.builder.add(first, index_constant(dim))
+            self._dims_code.prefetch(ahead, place, _SECOND_LEVEL)
 
 
 def load_queries(code: VectorCode, pointer: Any, variant: DecodeVariant) -> list[list[Any]]:

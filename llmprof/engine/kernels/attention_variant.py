@@ -31,6 +31,11 @@ class DecodeVariant:
         return _BYTES[self.kv_dtype]
 
     @property
+    def piece_tokens(self) -> int | None:
+        """Adjacent tokens in one block that are followed, a tile later, by tokens in one block."""
+        return None if self.block_tokens is None else min(self.block_tokens, TILE)
+
+    @property
     def lanes(self) -> int:
         """Of vectors along head_dim: the widest that divides it."""
         return math.gcd(self.head_dim, LANES)

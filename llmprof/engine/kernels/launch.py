@@ -80,7 +80,11 @@ def is_recorded() -> bool:
 
 
 def launch(kernel: NativeKernel, num_bytes: int, *arguments: int) -> None:
-    """On all threads if the bytes that it touches are worth it."""
+    """On all threads if the bytes that it touches are worth it.
+
+    Addresses in `arguments` are those of the operator's arguments and results: a recording keeps
+    these tensors, and knows of no others.
+    """
     shared = num_bytes >= _SHARED_FROM_BYTES
     if _recorders:
         _recorders[-1].launched(kernel, arguments, shared=shared)

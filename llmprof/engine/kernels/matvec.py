@@ -16,9 +16,14 @@ from llmprof.engine.kernels.launch import dtype_name, launch, observable
 from llmprof.engine.kernels.matvec_plan import NUM_ARGUMENTS, MatvecVariant
 from llmprof.engine.kernels.native import NativeKernel, compile_kernel, cpu_features
 
-MOST_ROWS: Final = 16
+_MOST_ROWS_OF_VECTORS: Final = 16
 _FEW_OUTPUTS: Final = 16
-_TILES_FROM_ROWS: Final = {"fp32": 99, "fp16": 99, "bf16": 2, "int8": 2, "int4": 2}
+"""Rows of W below which no nest can work on whole blocks."""
+_TILES_FROM_ROWS: Final = {"bf16": 1, "int8": 3, "int8 in groups": 4, "int4": 3}
+"""Rows of x from which tiles (AMX) beat vectors. One Sapphire Rapids core, weights in its cache, 10^9
+weights per second with vectors / tiles at 1, 2, 4, 8 and 16 rows: bf16 25/31, 18/29, 12/29, 7/29,
+4/22; int8 26/19, 21/18, 13/17, 7/15, 4/13; int8 in groups of 32 20/13, 16/12, 12/12, 7/12, 4/11;
+int4 in groups of 32 22/16, 17/16, 13/16, 7/14, 4/11."""
 _HALF_PRECISION: Final = ("f16c", "neon")
 """x86 and Arm: without either, LLVM would call library functions to read fp16."""
 
@@ -27,6 +32,22 @@ _HALF_PRECISION: Final = ("f16c", "neon")
 def matvec_supported() -> bool:
     """Whether this CPU has what every format needs."""
     return any(feature in cpu_features() for feature in _HALF_PRECISION)
+
+
+@functools.cache
+def most_rows(weights: WeightFormat, shape: tuple[int, int], activations: str) -> int:
+    """Of x, that one call takes: as many as the kernel for them handles in one pass over W."""
+    if not matvec_supported():
+        return 0
+    out_features, in_features = shape
+    few_outputs = out_features < _FEW_OUTPUTS
+    for rows in (matvec_tiles.MOST_ROWS, _MOST_ROWS_OF_VECTORS):
+        variant = MatvecVariant(
+            weights, in_features, rows, activations, has_bias=False, few_outputs=few_outputs
+        )
+        if _prefers_tiles(variant):
+            return rows
+    return _MOST_ROWS_OF_VECTORS
 
 
 def _fake(
@@ -51,10 +72,10 @@ def matvec(
     number: str,
     group_size: int,
 ) -> torch.Tensor:
-    """Multiply 1 to 16 rows by a weight, in float32, rounded once to the dtype of x.
+    """Multiply a few rows by a weight, in float32, rounded once to the dtype of x.
 
     Args:
-        x: [rows, in_features] on the CPU; fp32, bf16 or fp16.
+        x: [rows, in_features] on the CPU, at most `most_rows`; fp32, bf16 or fp16.
         codes: [out_features, in_features], or half as many bytes for int4 (see `PackedWeight`).
         scales: None for floats.
         minimums: of an asymmetric format.
@@ -108,19 +129,18 @@ def _kernel(
     """Compiled when it is first asked for."""
     fmt = WeightFormat(number, group_size or None, symmetric)
     variant = MatvecVariant(fmt, in_features, rows, activations, has_bias, few_outputs)
-    name = f"matvec_{fmt.name}_{rows}x{in_features}"
-    if rows >= _TILES_FROM_ROWS[number] and matvec_tiles.tiles_fit(variant):
-        return compile_kernel(
-            name,
-            NUM_ARGUMENTS,
-            lambda body: matvec_tiles.multiply(body, variant),
-            prepare=lambda body: matvec_tiles.pair_activations(body, variant),
-            scratch_bytes=matvec_tiles.scratch_bytes(variant),
-        )
+    nest = matvec_tiles if _prefers_tiles(variant) else matvec_vectors
     return compile_kernel(
-        name,
+        f"matvec_{fmt.name}_{rows}x{in_features}",
         NUM_ARGUMENTS,
-        lambda body: matvec_vectors.multiply(body, variant),
-        prepare=lambda body: matvec_vectors.widen_activations(body, variant),
-        scratch_bytes=matvec_vectors.scratch_bytes(variant),
+        lambda body: nest.multiply(body, variant),
+        prepare=lambda body: nest.arrange_activations(body, variant),
+        scratch_bytes=nest.scratch_bytes(variant),
     )
+
+
+def _prefers_tiles(variant: MatvecVariant) -> bool:
+    number = variant.weights.number
+    in_groups = number == "int8" and variant.weights.group_size is not None
+    enough = _TILES_FROM_ROWS.get("int8 in groups" if in_groups else number)
+    return enough is not None and variant.rows >= enough and matvec_tiles.tiles_fit(variant)

@@ -54,7 +54,7 @@ def register_tile(variant: MatvecVariant) -> tuple[int, int]:
     return (4 if together <= _REGISTER_TILE // 4 else 2), together
 
 
-def widen_activations(body: KernelBody, variant: MatvecVariant) -> None:
+def arrange_activations(body: KernelBody, variant: MatvecVariant) -> None:
     """Widen x [rows, in] to float32 [in / 16, rows, 16]: the rows' vectors lie side by side."""
     x = body.pointer(X, STORED_TYPES[variant.activations])
     out = body.pointer(body.scratch_slot, F32)

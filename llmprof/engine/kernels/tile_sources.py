@@ -33,8 +33,6 @@ STEP_COLUMNS: Final = 2 * TILE_COLUMNS
 _TILE_BYTES: Final = TILE_ROWS * ROW_BYTES
 _BUFFER_BYTES: Final = 2 * _TILE_BYTES
 _WORDS: Final = ir.VectorType(I16, TILE_COLUMNS)
-_TWO_TO_BF16: Final = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
-"""Two vectors of float32 to one of bf16 (VCVTNE2PS2BF16); the second becomes the lower half."""
 _LOOK_UP: Final = "llvm.x86.avx512.permvar.hi.512"
 """Picks 16-bit lanes of a 32-entry table by the low 5 bits of each index (VPERMW)."""
 
@@ -135,20 +133,16 @@ class Int8Tiles(_DecodedTiles):
         return self._packed(*vectors[:2]), self._packed(*vectors[2:])
 
     def _packed(self, low: Any, high: Any) -> Any:
-        code, builder = self._body.code, self._body.builder
-        low, high = code.f32_to_bits(low), code.f32_to_bits(high)
-        if not self._exact:  # to nearest
-            half = code.splat_bits(0x8000)
-            low, high = builder.add(low, half), builder.add(high, half)
-            high = builder.and_(high, code.splat_bits(0xFFFF0000))
-        return builder.bitcast(builder.or_(code.shift_right(low, 16), high), _WORDS)
+        code = self._body.code
+        if self._exact:
+            return _upper_halves(code, code.f32_to_bits(low), code.f32_to_bits(high))
+        return _interleaved(code, low, high)
 
 
 class Int4Tiles(_DecodedTiles):
     """32 bytes hold two pieces of 32 codes; their low halves make one tile, their high halves the other.
 
-    The 16 possible weights of each piece's group are half of a table in a register; which half is
-    one more bit of the index.
+    The 16 possible weights of each piece's group are every other entry of a table in a register.
     """
 
     def __init__(self, body: KernelBody, decoder: Int4Decoder) -> None:
@@ -166,17 +160,33 @@ class Int4Tiles(_DecodedTiles):
 
     def _decode_row(self, row: int, index: Any) -> tuple[Any, Any]:
         code, builder = self._body.code, self._body.builder
-        first, second = self._decoder.tables(row, index, TILE_COLUMNS)
-        table = code.call(_TWO_TO_BF16, _WORDS, [second, first])
-        words = VectorCode(builder, TILE_COLUMNS)
-        codes = builder.zext(self._decoder.packed_codes(row, index, words), _WORDS)
-        piece = ir.Constant(_WORDS, [0] * LANES + [LANES] * LANES)
-        low = builder.and_(codes, ir.Constant(_WORDS, [15] * TILE_COLUMNS))
-        high = builder.lshr(codes, ir.Constant(_WORDS, [4] * TILE_COLUMNS))
-        return tuple(
-            code.call(_LOOK_UP, _WORDS, [table, builder.or_(index_of, piece)])
-            for index_of in (low, high)
+        table = _interleaved(code, *self._decoder.tables(row, index, TILE_COLUMNS))
+        packed = self._decoder.packed_codes(row, index, VectorCode(builder, TILE_COLUMNS))
+        codes = builder.zext(packed, _WORDS)
+        piece = ir.Constant(_WORDS, [0] * LANES + [1] * LANES)
+        twice_low = builder.shl(codes, ir.Constant(_WORDS, [1] * TILE_COLUMNS))
+        twice_high = builder.lshr(codes, ir.Constant(_WORDS, [3] * TILE_COLUMNS))
+        even = ir.Constant(_WORDS, [2 * 15] * TILE_COLUMNS)
+        low, high = (
+            code.call(_LOOK_UP, _WORDS, [table, builder.or_(builder.and_(twice, even), piece)])
+            for twice in (twice_low, twice_high)
         )
+        return low, high
+
+
+def _interleaved(code: VectorCode, low: Any, high: Any) -> Any:
+    """Two vectors of float32 as one of bf16, lane i of each side by side; rounded to nearest.
+
+    Halves are rounded away from zero. VCVTNE2PS2BF16, made for this, takes longer (Sapphire Rapids).
+    """
+    half = code.splat_bits(0x8000)
+    low, high = (code.builder.add(code.f32_to_bits(vector), half) for vector in (low, high))
+    return _upper_halves(code, low, code.builder.and_(high, code.splat_bits(0xFFFF0000)))
+
+
+def _upper_halves(code: VectorCode, low: Any, high: Any) -> Any:
+    """Of 32-bit numbers; the lower halves of `high` are zero."""
+    return code.builder.bitcast(code.builder.or_(code.shift_right(low, 16), high), _WORDS)
 
 
 def _words(code: VectorCode, x: Any, index: Any) -> Any:

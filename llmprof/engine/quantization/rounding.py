@@ -47,7 +47,7 @@ def quantize_into(weight: torch.Tensor, packed: PackedWeight, *, search: bool = 
 def _quantize_rows(weights: torch.Tensor, packed: PackedWeight, *, search: bool) -> None:
     fmt, weights = packed.format, weights.float()
     if fmt.group_size is None:
-        fit = _fit_int8(weights.unsqueeze(1), per_row=True)
+        fit = _fit_rows_in_int8(weights.unsqueeze(1), search=search)
         packed.codes.copy_(fit.codes.squeeze(1))
         packed.scales.copy_(fit.scale.view(-1))
         return
@@ -91,17 +91,32 @@ class _Fit:
 
 def _fit(weights: torch.Tensor, fmt: WeightFormat, *, search: bool) -> _Fit:
     if fmt.number == "int8":
-        return _fit_int8(weights, per_row=False)
+        return _fit_int8(weights)
     low, high = weights.amin(-1, keepdim=True), weights.amax(-1, keepdim=True)
     if fmt.symmetric:
         return _fit_symmetric(weights, low, high, search=search)
     return _fit_asymmetric(weights, low, high, search=search)
 
 
-def _fit_int8(weights: torch.Tensor, *, per_row: bool) -> _Fit:
-    """8 bits lose little: the largest weight is the end of the range."""
-    scale = weights.abs().amax(-1, keepdim=True) / _LARGEST_INT8
-    scale = scale if per_row else _as_fp16(scale)
+def _fit_int8(weights: torch.Tensor) -> _Fit:
+    """A group's largest weight is the end of the range: 8 bits lose little."""
+    scale = _as_fp16(weights.abs().amax(-1, keepdim=True) / _LARGEST_INT8)
+    return _round_int8(weights, scale)
+
+
+def _fit_rows_in_int8(weights: torch.Tensor, *, search: bool) -> _Fit:
+    """A whole row holds outliers: cutting one off may be better for all others."""
+    extreme = weights.abs().amax(-1, keepdim=True) / _LARGEST_INT8
+    best = _round_int8(weights, extreme)
+    if not search:
+        return best
+    least = best.squared_error(weights)
+    for shrink in _SHRINKS[1:]:
+        best, least = _better(best, least, _round_int8(weights, extreme * shrink), weights)
+    return best
+
+
+def _round_int8(weights: torch.Tensor, scale: torch.Tensor) -> _Fit:
     codes = _divided(weights, scale).round_().clamp_(-_LARGEST_INT8, _LARGEST_INT8)
     return _Fit(codes, scale, torch.zeros_like(scale))
 

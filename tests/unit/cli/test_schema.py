@@ -11,6 +11,7 @@ NAMES = [
     "inspection",
     "generation",
     "ceilings",
+    "quality",
     "diagnosis",
     "listing",
     "settings",

@@ -203,6 +203,31 @@ def test_biases_and_packed_weights_count_as_they_are_stored() -> None:
     assert op(step, "down_projection").traffic.weights == 2
 
 
+def test_packed_weights_are_copied_out_for_products_of_many_rows_alone() -> None:
+    """Two layers of 24 x 8 and 12 x 8 codes and a head of 10 x 8, as bf16, written and read."""
+    packed_ops = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "lm_head.weight")
+    manifest = manifest_from_config(TOY, "bf16")
+    packed = manifest.model_copy(
+        update={
+            "tensors": tuple(
+                t.model_copy(update={"stored_dtype": "int4_g32_sym"})
+                if t.name.endswith(packed_ops)
+                else t
+                for t in manifest.tensors
+            )
+        }
+    )
+    options = CostOptions(packed_rows=16)
+    few = step_cost(TOY, packed, decode_batch(16, 3), options)
+    assert few.traffic.copies == 0
+    many = step_cost(TOY, packed, decode_batch(17, 3), options)
+    assert op(many, "qkv_projection").traffic.copies == 2 * (24 * 8) * 2 * 2
+    assert op(many, "lm_head").traffic.copies == 10 * 8 * 2 * 2
+    assert many.traffic.copies == sum(
+        op(many, name).traffic.copies for name in ("qkv_projection", "lm_head")
+    )
+
+
 def test_calls_are_layers_or_one_and_names_are_unique() -> None:
     step = cost(TOY, decode(3), STANDARD)
     names = [op.name for op in step.ops]

@@ -62,6 +62,7 @@ def test_fp8_weights_are_refused_with_the_reason() -> None:
         (WeightsSettings(group_size=64), "belongs to quantized weights"),
         (WeightsSettings(symmetric=True), "belongs to int4, and weights.quantization is none"),
         (WeightsSettings(quantization=Quantization.INT8, symmetric=True), "belongs to int4"),
+        (WeightsSettings(quantization=Quantization.INT4, group_size="channel"), "needs 8 bits"),
     ],
 )
 def test_a_setting_of_another_weight_format_is_refused(

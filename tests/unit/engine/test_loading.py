@@ -5,10 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType, quants
 
 from llmprof.architectures.config_json import parse_config
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource, resolve_model
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.attention import make_attention
 from llmprof.engine.dtypes import ComputeDtype, compute_dtype
 from llmprof.engine.linear import Linear
@@ -16,8 +19,23 @@ from llmprof.engine.loading import LoadedWeights, load_weights
 from llmprof.engine.safetensors_tensors import SafetensorsTensors
 from llmprof.errors import InputError
 from llmprof.schema.model import TensorSpec, WeightManifest
-from llmprof.schema.settings import AttentionKind, WeightDtype, WeightSource, WeightsSettings
-from tests.model_files import tiny_config, tiny_hf_tensors, write_safetensors_folder
+from llmprof.schema.settings import (
+    AttentionKind,
+    Quantization,
+    WeightDtype,
+    WeightSource,
+    WeightsSettings,
+)
+from tests.model_files import (
+    Array,
+    Packed,
+    tiny_config,
+    tiny_gguf_metadata,
+    tiny_gguf_tensors,
+    tiny_hf_tensors,
+    write_gguf,
+    write_safetensors_folder,
+)
 from tests.tiny_decoders import DECODERS, TinyDecoder, on_paper, tensors_of, write_decoder
 
 
@@ -121,3 +139,61 @@ def test_the_dtype_of_a_run(
     wanted: WeightDtype, manifest: WeightManifest, expected: ComputeDtype
 ) -> None:
     assert compute_dtype(wanted, manifest) == expected
+
+
+def packed_gguf(folder: Path, **types: str) -> ModelSource:
+    """A tiny model whose tensors of these names are stored in blocks, the others as floats."""
+    tensors: dict[str, Array | Packed] = dict(tiny_gguf_tensors())
+    for name, tensor in tiny_gguf_tensors().items():
+        kind = types.get(name.removesuffix(".weight").rpartition(".")[2])
+        if kind is not None:
+            data = quants.quantize(tensor, GGMLQuantizationType[kind])
+            tensors[name] = Packed(kind, tensor.shape, data.tobytes())
+    path = write_gguf(folder / "tiny.gguf", tiny_gguf_metadata("llama"), tensors)
+    return resolve_model(str(path))
+
+
+def load_packed(
+    source: ModelSource, quantization: Quantization, group_size: int | None = None
+) -> LoadedWeights:
+    settings = WeightsSettings(quantization=quantization, group_size=group_size)
+    attention = make_attention(AttentionKind.FLASH, "cpu")
+    return load_weights(source, settings, ComputeDtype("fp32"), attention=attention, device="cpu")
+
+
+def table(linear: Linear) -> torch.Tensor:
+    return linear.rows(torch.arange(linear.shape[0]))
+
+
+def test_weights_in_blocks_are_taken_over_without_a_loss(tmp_path: Path) -> None:
+    """Rows of q and k are in another order in the file: so are their scales."""
+    source = packed_gguf(
+        tmp_path, attn_q="Q4_1", attn_k="Q4_0", attn_v="Q4_1", ffn_down="Q4_0", token_embd="Q8_0"
+    )
+    floats = load(source, WeightSource.FILE).decoder
+    loaded = load_packed(source, Quantization.INT4)
+    for ours, theirs in zip(loaded.decoder.layers, floats.layers, strict=True):
+        assert ours.qkv.format == WeightFormat("int4", 32, symmetric=False)
+        assert torch.equal(table(ours.qkv), table(theirs.qkv))
+        assert torch.equal(table(ours.down), table(theirs.down))
+    assert torch.equal(table(loaded.decoder.embedding), table(floats.embedding))
+    assert not any("q_proj" in name or "down_proj" in name for name in loaded.rounded)
+    assert any("gate_proj" in name for name in loaded.rounded)
+
+
+def test_a_packed_engine_states_the_bytes_that_costs_predict(tmp_path: Path) -> None:
+    source = packed_gguf(tmp_path)
+    for quantization in (Quantization.INT8, Quantization.INT4):
+        weights = WeightsSettings(quantization=quantization)
+        predicted = laid_out(source.config, weights, "fp32")
+        loaded = load_packed(source, quantization).manifest
+        by_name = {tensor.name: tensor for tensor in loaded.tensors}
+        assert by_name == {tensor.name: tensor for tensor in predicted.tensors}
+
+
+def test_packed_weights_are_close_to_the_floats(tmp_path: Path) -> None:
+    source = packed_gguf(tmp_path)
+    floats = load(source, WeightSource.FILE).decoder.layers[0].gate_up
+    loaded = load_packed(source, Quantization.INT8, 32).decoder.layers[0].gate_up
+    worst = float((table(loaded) - table(floats)).abs().max())
+    assert 0 < worst < float(table(floats).abs().max()) / 200

@@ -58,7 +58,7 @@ def as_on_a_gpu(engine: Engine, attention: FlashAttention | StandardAttention) -
     """No kernels that follow block tables."""
     decoder = dataclasses.replace(engine.decoder, attention=attention)
     return dataclasses.replace(
-        engine, decoder=decoder, runner=ReplayRunner(record_graph, context_bucket)
+        engine, decoder=decoder, runner=ReplayRunner("graphs", record_graph, context_bucket)
     )
 
 
