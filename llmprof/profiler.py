@@ -16,6 +16,7 @@ from llmprof.engine.open_workload import open_workload
 from llmprof.engine.probe import Probe
 from llmprof.engine.unused_settings import check_all_used
 from llmprof.engine.workload import StepUse, Workload
+from llmprof.errors import MeasurementFailedError
 from llmprof.instruments.canary import Canary
 from llmprof.instruments.clock import HostClock, device_timer
 from llmprof.instruments.contention import ContentionMeter
@@ -63,7 +64,8 @@ def profile(
     """Measure the model that `config` names, on the device that it names.
 
     Raises InputError, CapabilityError or MeasurementFailedError before anything is measured, and
-    KeyboardInterrupt only if nothing was: an interrupted measurement comes back as `partial`.
+    KeyboardInterrupt only if nothing was: a measurement that is interrupted, or fails later, comes
+    back as `partial`.
     `before_saving` is called as soon as the rounds have ended: from there on an interrupt would
     lose them.
     """
@@ -124,6 +126,7 @@ def measure(
         created=session.created,
         status="partial" if session.interrupted else "complete",
         status_reason=session.interrupted,
+        failed=session.failed,
         tool=Tool(version=__version__, argv=tuple(PurePath(word).name for word in argv)),
         settings=config,
         environment=environment,
@@ -169,6 +172,7 @@ class _Session:
     caveats: list[Caveat] = field(default_factory=list)
     output_sha256: str | None = None
     interrupted: str | None = None
+    failed: bool = False
     busy: bool = False
 
     def __post_init__(self) -> None:
@@ -238,11 +242,13 @@ class _Session:
                     reading = self._grouped_round(index, reading)
             self.progress.update("rounds", total, total)
             self.before_saving()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, MeasurementFailedError) as stop:
             self.before_saving()
             if not self.rounds:
                 raise
-            self.interrupted = f"interrupted after {len(self.rounds)} of {total} rounds"
+            self.failed = isinstance(stop, MeasurementFailedError)
+            why = f"failed ({stop})" if self.failed else "interrupted"
+            self.interrupted = f"{why} after {len(self.rounds)} of {total} rounds"
 
     def _clean_round(self, index: int, before: CeilingReading) -> CeilingReading:
         round_ = self._round(index, before, self._step_tracer())

@@ -10,6 +10,7 @@ import typer
 
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
+from llmprof.errors import MeasurementFailedError
 from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, RunConfig
 from llmprof.store.settings_file import load_settings
 
@@ -59,7 +60,8 @@ def run(
 ) -> None:
     """Measure one workload and judge prefill and decode against ceilings of this device.
 
-    Ctrl-C, SIGTERM and SIGHUP end it with 130: the rounds measured so far are saved, marked partial.
+    Ctrl-C, SIGTERM and SIGHUP end it with 130, an error in a later round with 6: the rounds measured
+    so far are saved, marked partial.
     Of a settings file, `gate` is for llmprof gate and changes nothing here; any other setting
     without effect is refused.
 
@@ -93,6 +95,8 @@ def run(
             _tell(record, saved, outputs, json=json)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
+    if record.failed:
+        raise typer.Exit(MeasurementFailedError.exit_code)
     if record.status == "partial":
         raise typer.Exit(EXIT_INTERRUPTED)
 

@@ -19,6 +19,7 @@ from llmprof.engine.capabilities import (
 )
 from llmprof.engine.dtypes import ComputeDtype, compute_dtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
+from llmprof.engine.finite_logits import CheckingSampler
 from llmprof.engine.kv_cache import (
     KvCache,
     PoolPlan,
@@ -220,8 +221,10 @@ class Engine:
 
         Raises:
             InputError: an empty prompt, one that is too long, or an id beyond the vocabulary.
+            MeasurementFailedError: memory ran out, or the logits are no numbers.
         """
         check_prompt(self.model, prompt_ids)
+        sampler = CheckingSampler(sampler)
         batch = self.open_batch(torch.tensor([list(prompt_ids)]), output_tokens=max_tokens)
         probe = NullProbe()
         output: list[int] = []

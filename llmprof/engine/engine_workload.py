@@ -6,6 +6,7 @@ import torch
 
 from llmprof.engine.description import ceiling_needs, describe_engine
 from llmprof.engine.engine import Engine
+from llmprof.engine.finite_logits import WatchedSampler
 from llmprof.engine.kv_cache import KvPool
 from llmprof.engine.memory import out_of_memory_explained
 from llmprof.engine.probe import NullProbe, Probe
@@ -36,20 +37,26 @@ class EngineWorkload:
         self._shapes = step_shapes(config)
         self.phases = tuple(dict.fromkeys(shape.phase for shape in self._shapes))
         self.needs = ceiling_needs(engine, config, self._shapes[-1])
-        self._sampler = GreedySampler()
+        self._sampler = WatchedSampler(GreedySampler())
         self._batch = self._open()
         self._prepare()
         self._uses = tuple(map(self._use, self._shapes))
 
     def run_round(self, probe: Probe) -> str:
-        """Run every step; the hash is over the ids [batch, steps] that were sampled."""
+        """Run every step; the hash is over the ids [batch, steps] that were sampled.
+
+        Raises:
+            MeasurementFailedError: memory ran out, or the logits are no numbers.
+        """
         self._restart()
+        self._sampler.forget()
         first = self._batch.num_tokens
         with torch.inference_mode(), out_of_memory_explained("running a step"):
             for shape in self._shapes:
                 probe.step_begin(shape)
                 self._engine.step(self._batch, self._sampler, probe)
                 probe.step_end()
+            self._sampler.require_finite()
         output = self._batch.tokens[:, first : self._batch.num_tokens]
         return hashlib.sha256(output.cpu().contiguous().numpy().tobytes()).hexdigest()
 

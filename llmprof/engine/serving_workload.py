@@ -9,6 +9,7 @@ from llmprof.engine.capabilities import check_trace
 from llmprof.engine.continuous_scheduler import ContinuousScheduler
 from llmprof.engine.description import ceiling_needs, describe_engine
 from llmprof.engine.engine import Engine
+from llmprof.engine.finite_logits import WatchedSampler
 from llmprof.engine.kv_cache import BlockTables
 from llmprof.engine.kv_space import BlockSpace, KvSpace, NoSpace
 from llmprof.engine.memory import out_of_memory_explained
@@ -55,7 +56,7 @@ class ServingWorkload:
             self._rotary = RotaryTable.of(
                 engine.model, max_tokens, engine.dtype.torch, engine.device
             )
-        self._sampler = GreedySampler()
+        self._sampler = WatchedSampler(GreedySampler())
         self._sampled = torch.empty((self._seats, 1), dtype=torch.long, device=engine.device)
         vocab, seed = engine.model.vocab_size, config.workload.seed
         self.ids = tuple(prompt_and_room(request, vocab, seed) for request in self.trace)
@@ -75,11 +76,16 @@ class ServingWorkload:
 
         None where requests arrive over time: which steps they share then follows from the clock,
         and so may the last bits of their logits.
+
+        Raises:
+            MeasurementFailedError: memory ran out, or the logits are no numbers.
         """
         server = self._open()
         self._notes = server.notes
+        self._sampler.forget()
         with out_of_memory_explained("running a step"):
             server.serve(probe)
+        self._sampler.require_finite()
         for phase, shape in server.notes.shapes.items():
             seen = self._shapes.setdefault(phase, shape)
             self._shapes[phase] = max(seen, shape, key=lambda one: one.new_tokens)

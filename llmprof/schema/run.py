@@ -227,6 +227,8 @@ class RunRecord(Record):
     created: datetime
     status: Literal["complete", "partial"]
     status_reason: str | None = None
+    failed: bool = False
+    """A partial run was ended by an error, not by a person."""
     tool: Tool
     settings: RunConfig
     environment: Environment

@@ -15,6 +15,7 @@ from llmprof.analysis.report import build_report
 from llmprof.cli.app import execute
 from llmprof.engine.engine_workload import EngineWorkload
 from llmprof.engine.probe import Probe
+from llmprof.errors import MeasurementFailedError
 from llmprof.instruments.injection import HostSleep
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import snapshot
@@ -263,3 +264,26 @@ def test_the_environment_is_that_of_the_run(tiny: str) -> None:
     assert record.environment.threads == 1
     assert record.environment.fingerprint == snapshot("cpu", 1).fingerprint
     assert abs(time.time_ns() / 1e9 - record.created.timestamp()) < 600
+
+
+def test_a_failure_in_a_later_round_keeps_the_earlier_ones(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Memory that runs out in the fourth round: exit 6, and three rounds are saved."""
+    whole = EngineWorkload.run_round
+    done: list[str] = []
+
+    def until_memory_ends(self: EngineWorkload, probe: Probe) -> str:
+        if len(done) == 4:
+            raise MeasurementFailedError("out of memory while running a step")
+        done.append(whole(self, probe))
+        return done[-1]
+
+    monkeypatch.setattr(EngineWorkload, "run_round", until_memory_ends)
+    passes = ["--set", "measure.passes=[clean]", "--set", "measure.warmup=1"]
+    assert execute(["run", tiny, "--rounds", "8", *FEW, *passes, "--quiet"]) == 6
+    record = find_run("@last")
+    assert (record.status, record.failed, len(record.rounds)) == ("partial", True, 3)
+    reason = "failed (out of memory while running a step) after 3 of 8 rounds"
+    assert record.status_reason == reason
+    assert reason in " ".join(capsys.readouterr().out.split())
