@@ -1,44 +1,22 @@
 """The demo model against another implementation: token by token, for every switch."""
 
-import json
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from llmprof.architectures.source import resolve_model
-from llmprof.engine.attention import make_attention
 from llmprof.engine.engine import Engine
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
-from llmprof.engine.serving_workload import ServingWorkload
 from llmprof.engine.tokenizer import Tokenizer
 from llmprof.engine.tokenizer_source import load_tokenizer
-from llmprof.schema.settings import AttentionKind, KvCacheSettings, KvLayout
+from llmprof.schema.settings import AttentionKind, BatchingPolicy, ExecutionMode, KvLayout
+from tests.known_tokens import KNOWN, MODEL, Known, serve_known, switched
 from tests.tiny_decoders import load_engine, settings
 
 pytestmark = pytest.mark.model
 
-MODEL = "smollm2-135m-instruct"
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    prompt: str
-    prompt_ids: list[int]
-    greedy_ids: list[int]
-    greedy_text: str
-    steps: list[dict[str, list[float]]]
-    """The most probable ids of each step with their raw logits."""
-
-
-KNOWN = [
-    Known(**prompt)
-    for prompt in json.loads(
-        (Path(__file__).parents[1] / "data" / "smollm2_greedy.json").read_text()
-    )["prompts"]
-]
 prompts = pytest.mark.parametrize("known", KNOWN, ids=["raw-1", "raw-2", "raw-3"])
 attention_kinds = pytest.mark.parametrize("kind", AttentionKind)
 
@@ -51,12 +29,6 @@ def fp32_engine() -> Engine:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return load_tokenizer(resolve_model(MODEL))
-
-
-def switched(engine: Engine, kind: AttentionKind, layout: KvLayout) -> Engine:
-    """The same weights under other switches."""
-    decoder = replace(engine.decoder, attention=make_attention(kind, "cpu"))
-    return replace(engine, decoder=decoder, kv_cache=KvCacheSettings(layout=layout))
 
 
 @prompts
@@ -118,34 +90,22 @@ def test_packed_weights_become_bf16(fp32_engine: Engine) -> None:
 
 @attention_kinds
 @pytest.mark.parametrize("layout", [KvLayout.CONTIGUOUS, KvLayout.PAGED])
-@pytest.mark.parametrize("policy", ["static", "continuous"])
+@pytest.mark.parametrize("policy", BatchingPolicy)
 def test_requests_in_shared_steps(
-    kind: AttentionKind, layout: KvLayout, policy: str, fp32_engine: Engine, tmp_path: Path
+    kind: AttentionKind,
+    layout: KvLayout,
+    policy: BatchingPolicy,
+    fp32_engine: Engine,
+    tmp_path: Path,
 ) -> None:
-    """The known prompts beside each other; a paged cache so small that one of them is preempted."""
-    num_tokens = 24
-    trace = tmp_path / "trace.jsonl"
-    requests = [
-        {"prompt_tokens": len(known.prompt_ids), "output_tokens": num_tokens} for known in KNOWN
-    ]
-    trace.write_text("\n".join(map(json.dumps, requests)))
-    kv: dict[str, object] = {"layout": layout.value}
-    if layout is KvLayout.PAGED:
-        longest = max(len(known.prompt_ids) for known in KNOWN) + num_tokens
-        kv |= {"block_tokens": 8, "memory_bytes": 2 * 23_040 * (2 * longest + 8)}
-    config = settings(
-        MODEL,
-        weights={"dtype": "fp32"},
-        kv_cache=kv,
-        batching={"policy": policy, "max_sequences": 3, "max_step_tokens": 16},
-        workload={"kind": "trace", "file": str(trace)},
-    )
-    engine = replace(switched(fp32_engine, kind, layout), kv_cache=config.kv_cache)
-    work = ServingWorkload(engine, config)
-    for ids, known in zip(work.ids, KNOWN, strict=True):
-        ids[: len(known.prompt_ids)] = known.prompt_ids
-    work.run_round(NullProbe())
-    for ids, known in zip(work.ids, KNOWN, strict=True):
-        assert ids[len(known.prompt_ids) :].tolist() == known.greedy_ids[:num_tokens]
-    if layout is KvLayout.PAGED and policy == "continuous":
-        assert sum(request.preemptions for request in work.round_details().requests) > 0
+    """`python -m tests.benchmarks.same_tokens` has all combinations and every token."""
+    served = serve_known(switched(fp32_engine, kind, layout), policy, tmp_path, num_tokens=24)
+    assert served.outputs == [known.greedy_ids[:24] for known in KNOWN]
+    if layout is KvLayout.PAGED and policy is BatchingPolicy.CONTINUOUS:
+        assert served.preemptions > 0
+
+
+def test_replayed_steps_serve_requests(fp32_engine: Engine, tmp_path: Path) -> None:
+    engine = switched(fp32_engine, AttentionKind.FLASH, KvLayout.PAGED, ExecutionMode.COMPILED)
+    served = serve_known(engine, BatchingPolicy.CONTINUOUS, tmp_path, num_tokens=12)
+    assert served.outputs == [known.greedy_ids[:12] for known in KNOWN]
