@@ -1,4 +1,4 @@
-"""Memory for weights in huge pages: a kernel that streams them misses the TLB 512 times less often.
+"""Memory for weights and KV caches in huge pages: a kernel that streams them misses the TLB 512 times less often.
 
 Read with 4 KiB pages the same kernel reached 12.8 GB/s instead of 17.6, and `torch.sum` 21 instead
 of 27 (two Sapphire Rapids cores of a virtual machine, transparent huge pages on `madvise`).
@@ -42,7 +42,7 @@ class WeightMemory:
         """
         num_bytes = math.prod(shape) * dtype.itemsize
         if self._chunk is None or self._used + num_bytes > self._chunk.numel():
-            self._chunk, self._used = _chunk(max(num_bytes, _CHUNK_BYTES)), 0
+            self._chunk, self._used = _mapped(max(num_bytes, _CHUNK_BYTES), zeroed=False), 0
         start = self._used
         self._used += -(-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         return self._chunk[start : start + num_bytes].view(dtype).view(shape)
@@ -50,19 +50,27 @@ class WeightMemory:
 
 def huge_empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """One uninitialised CPU tensor in memory of its own, in huge pages where the system grants them."""
-    return _chunk(math.prod(shape) * dtype.itemsize).view(dtype).view(shape)
+    num_bytes = math.prod(shape) * dtype.itemsize
+    return _mapped(num_bytes, zeroed=False).view(dtype).view(shape)
 
 
-def _chunk(num_bytes: int) -> torch.Tensor:
-    """Bytes that start on a boundary of huge pages."""
+def huge_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """As `huge_empty`, all zero; pages that are never used take no memory."""
+    num_bytes = math.prod(shape) * dtype.itemsize
+    return _mapped(num_bytes, zeroed=True).view(dtype).view(shape)
+
+
+def _mapped(num_bytes: int, *, zeroed: bool) -> torch.Tensor:
+    """Bytes that start on a boundary of huge pages; fresh pages of the system are zero."""
+    ordinary = torch.zeros if zeroed else torch.empty
     if not _huge_pages_granted():
-        return torch.empty(num_bytes, dtype=torch.uint8)
+        return ordinary(num_bytes, dtype=torch.uint8)
     try:
         mapping = mmap.mmap(
             -1, num_bytes + _HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         )
     except OSError:  # torch explains in its own words that memory has run out
-        return torch.empty(num_bytes, dtype=torch.uint8)
+        return ordinary(num_bytes, dtype=torch.uint8)
     mapping.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(mapping, dtype=torch.uint8)
     start = -whole.data_ptr() % _HUGE_PAGE_BYTES

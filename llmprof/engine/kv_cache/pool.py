@@ -11,6 +11,7 @@ from llmprof.costs.memory import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
 from llmprof.engine.kernels.kv_append import kv_append_
 from llmprof.engine.kernels.launch import runs_native
+from llmprof.engine.kernels.memory import huge_zeros
 from llmprof.engine.kv_cache.base import new_keys_values
 from llmprof.engine.kv_cache.formats import STORED_DTYPES, quantize_int8, to_fp8
 from llmprof.engine.step_batch import SequenceRun, StepBatch
@@ -54,7 +55,7 @@ class KvPool:
         layers, heads = model.num_hidden_layers, model.num_key_value_heads
         vectors = (layers, _K_AND_V, num_blocks, heads, block_tokens)
         stored = STORED_DTYPES[kv_dtype]
-        self._store = torch.zeros((*vectors, model.head_dim), dtype=stored, device=device)
+        self._store = _zeros((*vectors, model.head_dim), stored, device)
         self._scales = torch.zeros(vectors, device=device) if kv_dtype == "int8" else None
         self._layers = self._store.unbind(0)
         self._scale_layers = () if self._scales is None else self._scales.unbind(0)
@@ -195,3 +196,9 @@ class KvPool:
                 numbers.copy_(quantized)
             else:
                 numbers.copy_(to_fp8(noise))
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+    if torch.device(device).type == "cpu":
+        return huge_zeros(shape, dtype)
+    return torch.zeros(shape, dtype=dtype, device=device)
