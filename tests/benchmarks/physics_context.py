@@ -67,7 +67,7 @@ BASE: Final[Mapping[str, Any]] = {
     "tie_word_embeddings": True,
     "torch_dtype": "bfloat16",
 }
-_LOW, _HIGH, _ROOM = 2048, 8192, 8192 + 64
+_LOW, _HIGH, _ROOM = 8192, 24576, 24576 + 64
 
 
 def shape(rounds: int) -> bool:

@@ -10,9 +10,11 @@ class StepMasks:
 
     def __init__(self) -> None:
         self._made: dict[SequenceRun, torch.Tensor | None] = {}
+        self._inverted: dict[SequenceRun, torch.Tensor | None] = {}
 
     def begin_step(self) -> None:
         self._made.clear()
+        self._inverted.clear()
 
     def visible(self, run: SequenceRun, step: StepBatch) -> torch.Tensor | None:
         """True where a row sees a token; None where every row sees all that the run attends to.
@@ -23,6 +25,13 @@ class StepMasks:
         if run not in self._made:
             self._made[run] = _visible(run, step)
         return self._made[run]
+
+    def hidden(self, run: SequenceRun, step: StepBatch) -> torch.Tensor | None:
+        """True where a row must not see a token: the opposite of `visible`, in the same shape."""
+        if run not in self._inverted:
+            visible = self.visible(run, step)
+            self._inverted[run] = None if visible is None else ~visible
+        return self._inverted[run]
 
 
 def _visible(run: SequenceRun, step: StepBatch) -> torch.Tensor | None:
