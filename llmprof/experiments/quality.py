@@ -30,7 +30,8 @@ from llmprof.schema.settings import (
 )
 from llmprof.store.progress import NullProgress, Progress
 
-ROWS_PER_STEP: Final = 8
+ROWS_PER_STEP: Final = 2
+"""The kernels are chosen by their rows: these are those of a decode step of one or two sequences."""
 Origin = Literal["floats", "taken_over", "searched", "plain"]
 MOST_TOKENS: Final = 1024
 """Of a longer text the beginning is taken: every position keeps a distribution in memory."""

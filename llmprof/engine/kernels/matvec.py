@@ -6,12 +6,13 @@ prints the ratios.
 """
 
 import functools
+from types import ModuleType
 from typing import Final
 
 import torch
 
 from llmprof.costs.weight_formats import WeightFormat
-from llmprof.engine.kernels import matvec_tiles, matvec_vectors
+from llmprof.engine.kernels import matvec_dots, matvec_tiles, matvec_vectors
 from llmprof.engine.kernels.launch import dtype_name, launch, observable
 from llmprof.engine.kernels.matvec_plan import NUM_ARGUMENTS, MatvecVariant
 from llmprof.engine.kernels.native import NativeKernel, compile_kernel, cpu_features
@@ -129,7 +130,7 @@ def _kernel(
     """Compiled when it is first asked for."""
     fmt = WeightFormat(number, group_size or None, symmetric)
     variant = MatvecVariant(fmt, in_features, rows, activations, has_bias, few_outputs)
-    nest = matvec_tiles if _prefers_tiles(variant) else matvec_vectors
+    nest = _nest(variant)
     return compile_kernel(
         f"matvec_{fmt.name}_{rows}x{in_features}",
         NUM_ARGUMENTS,
@@ -137,6 +138,13 @@ def _kernel(
         prepare=lambda body: nest.arrange_activations(body, variant),
         scratch_bytes=nest.scratch_bytes(variant),
     )
+
+
+def _nest(variant: MatvecVariant) -> ModuleType:
+    """Who multiplies: integers for few rows of packed weights, AMX for many rows, else floats."""
+    if matvec_dots.dots_fit(variant):
+        return matvec_dots
+    return matvec_tiles if _prefers_tiles(variant) else matvec_vectors
 
 
 def _prefers_tiles(variant: MatvecVariant) -> bool:

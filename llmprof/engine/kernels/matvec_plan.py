@@ -20,7 +20,7 @@ from llmprof.engine.kernels.weight_decoders import LINE_BYTES, BlockDecoder
 CODES, SCALES, MINIMUMS, X, Y, BIAS, OUT_FEATURES, NUM_ARGUMENTS = range(8)
 """Slots of the kernel's arguments: addresses, and the number of W's rows."""
 
-_PREFETCH_BYTES: Final = 12288
+PREFETCH_BYTES: Final = 12288
 """How far ahead of the arithmetic a block's rows are fetched, all rows together. From 4.5 KiB to here
 one core of Sapphire Rapids gained up to 8 %, from here to 32 KiB nothing."""
 
@@ -62,7 +62,7 @@ def fetch_ahead(
     Rows of a block are adjacent, so a row goes on, past its end, in the next block.
     """
     builder, row_bytes = body.builder, decoder.row_bytes
-    distance = -(-_PREFETCH_BYTES // block // LINE_BYTES) * LINE_BYTES
+    distance = -(-PREFETCH_BYTES // block // LINE_BYTES) * LINE_BYTES
     if distance >= row_bytes:
         ahead = index_constant(-(-distance // row_bytes) * block * row_bytes)
     else:

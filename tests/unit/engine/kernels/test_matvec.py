@@ -8,8 +8,9 @@ import torch
 
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.kernels import matvec as module
-from llmprof.engine.kernels import weight_decoders
+from llmprof.engine.kernels import matvec_dots, weight_decoders
 from llmprof.engine.kernels.matvec import matvec, most_rows
+from llmprof.engine.kernels.matvec_plan import MatvecVariant
 from llmprof.engine.kernels.tiles import tiles_available
 from tests.packed_weights import FORMATS, Matrix, random_packed
 
@@ -56,6 +57,7 @@ def assert_close(y: torch.Tensor, expected: Matrix, activations: str) -> None:
 @pytest.fixture
 def without_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(module, "_TILES_FROM_ROWS", {})
+    monkeypatch.setattr(matvec_dots, "integer_dots_available", lambda: False)
     module._kernel.cache_clear()
     yield
     module._kernel.cache_clear()
@@ -76,6 +78,48 @@ def test_packed_weights_with_bf16_activations(fmt: WeightFormat, rows: int) -> N
         pytest.skip("this CPU has no kernel for so many rows")
     y, expected = product(fmt, 37, 192, rows, "bf16", bias=rows == 5)
     assert_close(y, expected, "bf16")
+
+
+GROUPED = [fmt for fmt in FORMATS if fmt.group_size]
+
+
+@pytest.mark.parametrize("in_features", [512, 544, 576, 2080, 4096])
+@pytest.mark.parametrize("fmt", GROUPED, ids=lambda fmt: fmt.name)
+def test_integer_dots(fmt: WeightFormat, in_features: int) -> None:
+    """Rows that end inside of a vector of codes, of a group and of a vector of scales; large activations."""
+    for rows in (1, matvec_dots.MOST_ROWS):
+        variant = MatvecVariant(fmt, in_features, rows, "bf16", has_bias=True, few_outputs=False)
+        if not matvec_dots.dots_fit(variant):
+            pytest.skip("too few columns for this group size, or no such instruction")
+        packed, weights = random_packed(fmt, 37, in_features, torch.bfloat16)
+        x = (torch.randn(rows, in_features) * torch.logspace(-3, 3, in_features)).bfloat16()
+        bias = torch.randn(37).bfloat16()
+        y = matvec(
+            x, packed.codes, packed.scales, packed.minimums, bias, fmt.number, fmt.group_size or 0
+        )
+        assert_close(y, x.double().numpy() @ weights.T + bias.double().numpy(), "bf16")
+
+
+@pytest.mark.skipif(not matvec_dots.integer_dots_available(), reason="no such instruction")
+def test_integer_dots_keep_more_than_bf16_does() -> None:
+    """The error before y is rounded: a y near 1 would hide it."""
+    packed, weights = random_packed(WeightFormat("int8", 32), 64, 1024, torch.bfloat16)
+    x = torch.zeros(1, 1024).bfloat16()
+    x[0, :32] = torch.rand(32).bfloat16()
+    x[0, 7] = 1.0
+    y = matvec(x, packed.codes, packed.scales, None, None, "int8", 32).double().numpy()
+    expected = x.double().numpy() @ weights.T
+    rounded = torch.from_numpy(expected).bfloat16().double().numpy()
+    assert (y != rounded).mean() < 0.05
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_what_is_no_number_stays_none(wrong: float) -> None:
+    packed, _ = random_packed(WeightFormat("int8", 32), 37, 512, torch.bfloat16)
+    x = torch.randn(1, 512).bfloat16()
+    x[0, 100] = wrong
+    y = matvec(x, packed.codes, packed.scales, None, None, "int8", 32)
+    assert not torch.isfinite(y).any()
 
 
 @pytest.mark.parametrize("rows", [2, 16])
