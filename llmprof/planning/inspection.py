@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from llmprof import units
 from llmprof.architectures.manifest import EMBEDDING, manifest_from_config
 from llmprof.architectures.source import ModelSource
-from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import CostOptions, bytes_per_number
 from llmprof.costs.step import step_cost
 from llmprof.errors import InputError
