@@ -13,7 +13,7 @@ from llmprof.renderers.inspection_text import render_inspection
 from llmprof.schema.settings import MAX_SEQUENCES, MAX_TOKENS, KvLayout, Quantization, RunConfig
 from llmprof.store.settings_file import load_settings
 
-_KEYS: Final = ("weights.source", "weights.dtype", "kv_cache.dtype", "attention.kind")
+_KEYS: Final = ("weights.source", "weights.dtype", "kv_cache.dtype", "attention.kind", "parallel.tensor")
 
 
 def inspect(
@@ -74,6 +74,7 @@ def inspect(
         kv_dtype=settings.kv_cache.dtype,
         weight_dtype=settings.weights.dtype,
         attention=settings.attention.kind,
+        tensor_parallel=settings.parallel.tensor,
     )
     if json:
         streams.print_json(inspection)
