@@ -153,7 +153,9 @@ def _gemma4_windows(fields: Fields, basics: Basics) -> list[tuple[bool, int | No
     """Whether each layer is of the full kind, and its window; the last one is always full."""
     each = windows(fields, basics.family, basics.layers, 2**62)
     types = stated_types(fields, basics.layers)
-    full = [window is None for window in each] if not types else [t == "full_attention" for t in types]
+    full = (
+        [window is None for window in each] if not types else [t == "full_attention" for t in types]
+    )
     full[-1] = True
     return [
         (is_full, None if is_full or (window or 0) >= basics.positions else window)
@@ -165,6 +167,9 @@ def _optional(fields: Fields, key: str, allowed: limits.Limits) -> int:
     return fields.integer(key, allowed) if fields.has(key) else 0
 
 
-_BUILDERS: Final[
-    Mapping[str, Callable[[Fields, Basics], tuple[AttentionShape, ...]]]
-] = {"softmax": _softmax, "latent": _latent, "hybrid": _hybrid, "gemma4": _gemma4}
+_BUILDERS: Final[Mapping[str, Callable[[Fields, Basics], tuple[AttentionShape, ...]]]] = {
+    "softmax": _softmax,
+    "latent": _latent,
+    "hybrid": _hybrid,
+    "gemma4": _gemma4,
+}

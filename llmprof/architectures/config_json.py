@@ -260,7 +260,6 @@ def _dtype(whole: Fields, fields: Fields) -> Literal["fp32", "bf16", "fp16"] | N
     name = place.text(key).removeprefix("torch.")
     if name not in _DTYPES:
         raise CapabilityError(
-            f"{place.where}: weights in '{name}' are not supported; "
-            f"supported: {', '.join(_DTYPES)}"
+            f"{place.where}: weights in '{name}' are not supported; supported: {', '.join(_DTYPES)}"
         )
     return _DTYPES[name]

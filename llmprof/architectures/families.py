@@ -128,7 +128,13 @@ def _qwen3_5(model_type: str, *architectures: str, mlp: Literal["dense", "qwen"]
 FAMILIES: Final = {
     family.model_type: family
     for family in (
-        Family("llama", ("LlamaForCausalLM",), attention_bias="flag", mlp_bias_flag=True, kv_heads="optional"),
+        Family(
+            "llama",
+            ("LlamaForCausalLM",),
+            attention_bias="flag",
+            mlp_bias_flag=True,
+            kv_heads="optional",
+        ),
         Family("mistral", ("MistralForCausalLM",), window="every_layer"),
         Family("qwen2", ("Qwen2ForCausalLM",), attention_bias="qkv", window="switched"),
         Family(
@@ -141,7 +147,11 @@ FAMILIES: Final = {
         ),
         Family("mixtral", ("MixtralForCausalLM",), window="every_layer", mlp="mixtral"),
         Family(
-            "qwen2_moe", ("Qwen2MoeForCausalLM",), attention_bias="qkv", window="switched", mlp="qwen"
+            "qwen2_moe",
+            ("Qwen2MoeForCausalLM",),
+            attention_bias="qkv",
+            window="switched",
+            mlp="qwen",
         ),
         Family(
             "qwen3_moe",
@@ -164,9 +174,7 @@ FAMILIES: Final = {
             output_gate=True,
             published_mtp_layers=1,
         ),
-        _qwen3_5(
-            "qwen3_5", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", mlp="dense"
-        ),
+        _qwen3_5("qwen3_5", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", mlp="dense"),
         _qwen3_5(
             "qwen3_5_moe", "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", mlp="qwen"
         ),

@@ -43,6 +43,7 @@ def config_from_header(header: GgufHeader, *, name: str) -> ModelConfig:
         CapabilityError: an architecture or variation that the engine does not compute.
     """
     fields = Fields(header.metadata, str(header.path))
+    _refuse_shard(fields)
     family = _family(fields)
     prefix = fields.text("general.architecture")
     _refuse_variations(fields, prefix)
@@ -121,6 +122,16 @@ def _family(fields: Fields) -> Family:
     if architecture not in _GGUF_FAMILIES:
         refuse_architecture(architecture, fields.where)
     return FAMILIES[architecture]
+
+
+def _refuse_shard(fields: Fields) -> None:
+    """One file of several holds a part of the tensors: no total can be told from it."""
+    if fields.has("split.count") and fields.integer("split.count", limits.ANY_INTEGER) > 1:
+        number = fields.integer("split.no", limits.ANY_INTEGER) + 1 if fields.has("split.no") else 1
+        raise InputError(
+            f"{fields.where} is incomplete: shard {number} of {fields.raw('split.count')}",
+            remedy="Join the shards into one file (llama-gguf-split --merge)",
+        )
 
 
 def _refuse_variations(fields: Fields, prefix: str) -> None:

@@ -24,7 +24,9 @@ def layer_tensors(layer: LayerShape, hidden: int, *, norm_bias: bool = False) ->
     for name in layer.norms:
         norms |= norm(name, hidden, bias=norm_bias)
     first = dict(list(norms.items())[: 2 if norm_bias else 1])
-    return first | attention_tensors(layer.attention, hidden) | norms | mlp_tensors(layer.mlp, hidden)
+    return (
+        first | attention_tensors(layer.attention, hidden) | norms | mlp_tensors(layer.mlp, hidden)
+    )
 
 
 def attention_tensors(shape: AttentionShape, hidden: int) -> Shapes:
@@ -131,10 +133,11 @@ def _experts(shape: ExpertMlp, hidden: int) -> Shapes:
     shapes = _dense("mlp", shape.dense_beside, hidden) if shape.dense_beside else {}
     shapes |= projection("mlp.router", shape.num_experts, hidden, bias=shape.router_bias)
     if shape.router_scales:
-        shapes |= {"mlp.router.scale": (hidden,), "mlp.router.per_expert_scale": (shape.num_experts,)}
-    routed = DenseMlp(
-        intermediate_size=shape.intermediate_size, bias=shape.bias, fused=shape.fused
-    )
+        shapes |= {
+            "mlp.router.scale": (hidden,),
+            "mlp.router.per_expert_scale": (shape.num_experts,),
+        }
+    routed = DenseMlp(intermediate_size=shape.intermediate_size, bias=shape.bias, fused=shape.fused)
     for name, one in _dense("mlp.experts", routed, hidden).items():
         shapes[name] = (shape.num_experts, *one)
     if shape.shared_intermediate_size:

@@ -65,8 +65,7 @@ def _deepseek(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape
     first = _optional(fields, "first_k_dense_replace", limits.Limits(0, limits.LAYERS.high))
     step = _optional(fields, "moe_layer_freq", limits.LAYERS) or 1
     return tuple(
-        experts if index >= first and index % step == 0 else dense
-        for index in range(basics.layers)
+        experts if index >= first and index % step == 0 else dense for index in range(basics.layers)
     )
 
 
@@ -114,9 +113,7 @@ def _optional(fields: Fields, key: str, allowed: limits.Limits) -> int:
     return fields.integer(key, allowed)
 
 
-_BUILDERS: Final[
-    Mapping[str, Callable[[Fields, Basics, DenseMlp], tuple[MlpShape, ...]]]
-] = {
+_BUILDERS: Final[Mapping[str, Callable[[Fields, Basics, DenseMlp], tuple[MlpShape, ...]]]] = {
     "dense": _dense,
     "mixtral": _mixtral,
     "gpt_oss": _gpt_oss,

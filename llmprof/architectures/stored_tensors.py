@@ -20,7 +20,9 @@ from llmprof.schema.checkpoint_format import CheckpointQuantization
 from llmprof.schema.model import ModelConfig, TensorSpec
 
 FLOATS: Final = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
-_BUFFER: Final = re.compile(r"(?:^|\.)(?:rotary_emb\.inv_freq|attn\.(?:masked_)?bias|layer_scalar)$")
+_BUFFER: Final = re.compile(
+    r"(?:^|\.)(?:rotary_emb\.inv_freq|attn\.(?:masked_)?bias|layer_scalar)$"
+)
 """Computed from the configuration or fixed, and stored by some versions of transformers: frequencies,
 causal masks, a scalar per layer."""
 _APART: Final = re.compile(
@@ -161,9 +163,7 @@ def _packed(
             f"without a quantization_config that says what it is; supported: {', '.join(FLOATS)}"
         )
     codes = [(one, None) for one in pieces.plain] + [
-        (one, part)
-        for part in (*_WORD_CODES, "blocks")
-        for one in pieces.parts.get(part, ())
+        (one, part) for part in (*_WORD_CODES, "blocks") for one in pieces.parts.get(part, ())
     ]
     count = sum(packed_parameters(one, part, packing.bits) for one, part in codes)
     if count != prod(expected):

@@ -22,9 +22,7 @@ def parse_vision(whole: Fields, hidden_size: int) -> VisionTower | None:
     tower = whole.nested("vision_config")
     kind = tower.text("model_type") if tower.has("model_type") else "unnamed"
     known = kind == _SIGLIP and whole.raw("model_type") == "gemma3"
-    return VisionTower(
-        model_type=kind, parameters=_siglip(tower, hidden_size) if known else None
-    )
+    return VisionTower(model_type=kind, parameters=_siglip(tower, hidden_size) if known else None)
 
 
 def _siglip(tower: Fields, text_hidden: int) -> int:

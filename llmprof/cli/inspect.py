@@ -13,7 +13,13 @@ from llmprof.renderers.inspection_text import render_inspection
 from llmprof.schema.settings import MAX_SEQUENCES, MAX_TOKENS, KvLayout, Quantization, RunConfig
 from llmprof.store.settings_file import load_settings
 
-_KEYS: Final = ("weights.source", "weights.dtype", "kv_cache.dtype", "attention.kind", "parallel.tensor")
+_KEYS: Final = (
+    "weights.source",
+    "weights.dtype",
+    "kv_cache.dtype",
+    "attention.kind",
+    "parallel.tensor",
+)
 
 
 def inspect(

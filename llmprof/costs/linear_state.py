@@ -58,9 +58,7 @@ def state_ops(
         op_cost(
             "attention.convolution",
             calls=layers,
-            traffic=ByteTraffic(
-                weights=stored.read_by("attention.convolution"), activations=mixed
-            ),
+            traffic=ByteTraffic(weights=stored.read_by("attention.convolution"), activations=mixed),
             options=options,
             dense=convolution,
             causal=convolution,

@@ -44,7 +44,11 @@ def attended_pairs(shape: StepShape, *, window: int | None, chunk: int | None) -
     if window is None and chunk is None:
         return causal_pairs(shape)
     return sum(
-        s.count * (_seen(s.cached_tokens + s.new_tokens, window, chunk) - _seen(s.cached_tokens, window, chunk))
+        s.count
+        * (
+            _seen(s.cached_tokens + s.new_tokens, window, chunk)
+            - _seen(s.cached_tokens, window, chunk)
+        )
         for s in shape.sequences
     )
 

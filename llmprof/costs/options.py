@@ -27,7 +27,9 @@ def bytes_per_number(dtype: str) -> int:
     return _BYTES_PER_NUMBER[dtype]
 
 
-_GGML_BYTES = {kind.name.lower(): kind.block_bytes / kind.block_size for kind in GGML_TYPES.values()}
+_GGML_BYTES = {
+    kind.name.lower(): kind.block_bytes / kind.block_size for kind in GGML_TYPES.values()
+}
 
 
 def kv_bytes_per_number(kv_dtype: str, head_dim: int) -> float:

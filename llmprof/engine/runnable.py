@@ -13,9 +13,7 @@ FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
 """Whose every layer the engine computes as it is meant."""
 _SCALINGS: Final = ("linear", "llama3", "yarn")
 _UNLOADABLE: Final = {
-    kind.stored_dtype: kind.name
-    for kind in GGML_TYPES.values()
-    if kind.name not in LOADABLE_TYPES
+    kind.stored_dtype: kind.name for kind in GGML_TYPES.values() if kind.name not in LOADABLE_TYPES
 }
 
 
@@ -59,7 +57,9 @@ def _reasons(source: ModelSource) -> Iterator[str]:
         yield f"the norms, activations and scales of the family {model.model_type} are its own"
     scaling = model.rope_scaling
     if scaling is not None and (scaling.kind not in _SCALINGS or not scaling.truncate):
-        yield f"rotary scaling '{scaling.kind}'" + ("" if scaling.truncate else " without truncation")
+        yield f"rotary scaling '{scaling.kind}'" + (
+            "" if scaling.truncate else " without truncation"
+        )
     if model.quantization is not None:
         yield f"checkpoints quantized by '{model.quantization.method}' cannot be loaded"
     for tensor in source.manifest.tensors if source.has_weights else ():
@@ -68,14 +68,14 @@ def _reasons(source: ModelSource) -> Iterator[str]:
 
 
 def _unlike_plain(kind: LayerShape) -> Iterator[str]:
-    match kind.attention.kind:
-        case "latent":
-            yield "multi-head latent attention"
-        case "linear":
-            yield "linear attention with a state per sequence"
-        case "softmax" if kind.attention.shares_cache:
-            yield "layers that share the keys and values of another one"
-        case "softmax" if kind.attention.chunk:
-            yield "attention within chunks"
+    attention = kind.attention
+    if attention.kind == "latent":
+        yield "multi-head latent attention"
+    elif attention.kind == "linear":
+        yield "linear attention with a state per sequence"
+    elif attention.shares_cache:
+        yield "layers that share the keys and values of another one"
+    elif attention.chunk:
+        yield "attention within chunks"
     if kind.mlp.kind == "experts":
         yield "a mixture of experts"

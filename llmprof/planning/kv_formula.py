@@ -56,9 +56,7 @@ def _by_cache(model: ModelConfig, *, windows: bool) -> list[tuple[AttentionShape
 
 def _factors(attention: AttentionShape, layers: int) -> str:
     if isinstance(attention, LatentAttention):
-        return (
-            f"{layers} layers x ({attention.kv_lora_rank} latent + {attention.rope_dim} rotated key)"
-        )
+        return f"{layers} layers x ({attention.kv_lora_rank} latent + {attention.rope_dim} rotated key)"
     assert isinstance(attention, SoftmaxAttention), "no other kind caches per token"
     heads = f"{layers} layers x {attention.kv_heads} KV heads"
     if attention.key_dim == attention.value_dim:

@@ -102,7 +102,9 @@ def _cache(inspection: Inspection) -> list[Text]:
     kept = f"; every layer in full {units.byte_count(allocated)}" if _saved(cache) else ""
     states = f"; states {units.decimal_bytes(cache.state_bytes)}" if cache.state_bytes else ""
     return [
-        _fact("KV at context", f"{units.exact(cache.context_tokens)} tokens: {ideal}{kept}{states}"),
+        _fact(
+            "KV at context", f"{units.exact(cache.context_tokens)} tokens: {ideal}{kept}{states}"
+        ),
         Text(f"  {cache.formula}"),
     ]
 
