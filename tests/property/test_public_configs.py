@@ -51,8 +51,7 @@ def test_mutated_fields(data: st.DataObject) -> None:
     try:
         model = parse_config(public.config | changes, name="mutated")
         manifest = paper_manifest(model)
-    except LlmprofError as error:
-        assert "\n" not in error.line()
+    except LlmprofError:
         return
     assert manifest.parameters == count_parameters(model).total
     ideal, rounded, allocated = (
