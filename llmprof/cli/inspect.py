@@ -67,6 +67,8 @@ def inspect(
       llmprof inspect smollm2-135m-instruct
 
       llmprof inspect llama-3.1-8b --context 32768 --batch 16 --set kv_cache.dtype=fp8
+
+      llmprof inspect deepseek-v3 --context 131072 --set parallel.tensor=8
     """
     settings = load_settings(model, {}, sets or [])
     _refuse_other_keys(sets or [])
