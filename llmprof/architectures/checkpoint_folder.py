@@ -10,16 +10,14 @@ from llmprof.architectures.config_json import parse_config
 from llmprof.architectures.json_file import read_json_object
 from llmprof.architectures.manifest import checked_manifest
 from llmprof.architectures.safetensors_header import StoredTensor, read_header
+from llmprof.architectures.stored_tensors import joined_tensors
 from llmprof.errors import CapabilityError, InputError
-from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
+from llmprof.schema.model import ModelConfig, WeightManifest
 
 _CONFIG: Final = "config.json"
 _SINGLE: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
 _TOKENIZER: Final = "tokenizer.json"
-_FLOATS: Final = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
-_BUFFER: Final = re.compile(r"(^|\.)rotary_emb\.inv_freq$")
-"""Stored by old versions of transformers: computed from the configuration, not a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +101,18 @@ def _indexed_shards(index: Path) -> dict[str, set[str] | None]:
 def _manifest(
     folder: Path, config: ModelConfig, shards: Mapping[str, set[str] | None]
 ) -> WeightManifest:
-    found: dict[str, TensorSpec] = {}
+    found: dict[str, StoredTensor] = {}
     for shard, placed in shards.items():
         tensors = read_header(folder / shard).tensors
         _check_placement({tensor.name for tensor in tensors}, placed, folder / shard)
         for tensor in tensors:
             if tensor.name in found:
                 raise InputError(f"{folder / shard}: tensor '{tensor.name}' is in two shards")
-            if not _BUFFER.search(tensor.name):
-                found[tensor.name] = _spec(tensor, folder / shard)
-    return checked_manifest(config, list(found.values()), origin="safetensors", where=str(folder))
+            found[tensor.name] = tensor
+    whole = joined_tensors(config, list(found.values()), where=str(folder))
+    return checked_manifest(
+        config, whole.decoder, origin="safetensors", where=str(folder), apart=whole.apart
+    )
 
 
 def _check_placement(held: set[str], placed: set[str] | None, shard: Path) -> None:
@@ -121,17 +121,3 @@ def _check_placement(held: set[str], placed: set[str] | None, shard: Path) -> No
     name = min(held ^ placed)
     where = "only in the index" if name in placed else "not in the index"
     raise InputError(f"{shard}: tensor '{name}' is {where}")
-
-
-def _spec(tensor: StoredTensor, shard: Path) -> TensorSpec:
-    if tensor.dtype not in _FLOATS:
-        raise CapabilityError(
-            f"{shard}: tensor '{tensor.name}' is stored as {tensor.dtype}, which is not supported; "
-            f"supported: {', '.join(_FLOATS)}"
-        )
-    return TensorSpec(
-        name=tensor.name,
-        shape=tensor.shape,
-        stored_dtype=_FLOATS[tensor.dtype],
-        stored_bytes=tensor.stored_bytes,
-    )

@@ -4,19 +4,20 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from llmprof.architectures import limits
-from llmprof.architectures.families import (
-    FAMILIES,
-    Family,
-    refuse_architecture,
-    refuse_window,
-)
+from llmprof.architectures.attention_shapes import Basics, attention_shapes, head_dim, kv_heads
+from llmprof.architectures.families import Family, find_family, refuse_architecture
 from llmprof.architectures.fields import Fields
+from llmprof.architectures.mlp_shapes import mlp_shapes
+from llmprof.architectures.norm_names import norm_names
+from llmprof.architectures.quantization_config import parse_quantization
 from llmprof.architectures.rope_scaling import parse_rope
-from llmprof.errors import CapabilityError, InputError
+from llmprof.architectures.vision import parse_vision
+from llmprof.errors import CapabilityError
+from llmprof.schema.layers import DenseMlp, LayerShape
 from llmprof.schema.model import ModelConfig
 
 _DEFAULT_NORM_EPS: Final = 1e-6
-"""Of every supported family in transformers, where the configuration names none."""
+"""Of most supported families in transformers, where the configuration names none."""
 _DTYPES: Final[Mapping[str, Literal["fp32", "bf16", "fp16"]]] = {
     "float32": "fp32",
     "bfloat16": "bf16",
@@ -32,142 +33,198 @@ _FOREIGN: Final = (
     "attn_logit_softcapping",
     "final_logit_softcapping",
 )
-"""Fields that no supported family has: where one is set, the model is something else."""
-
-_LAYER_TYPES: Final = {"full_attention", "sliding_attention"}
+"""Fields that no plain family has: where one is set, the model is something else."""
 
 
 def parse_config(data: Mapping[str, object], *, name: str, where: str | None = None) -> ModelConfig:
     """Shape of a supported decoder; `where` names the file in messages.
 
-    `max_position_embeddings` is the context that the model states: no rotary factor multiplies it.
+    Of a model with towers it is the decoder in `text_config`. `max_position_embeddings` is the
+    context that the model states: no rotary factor multiplies it.
 
     Raises:
         InputError: a field is missing, malformed or absurd.
         CapabilityError: an architecture, variation or quantization that is not supported.
     """
-    fields = Fields(data, where or name)
-    family = _family(fields)
+    whole = Fields(data, where or name)
+    family, fields = _decoder(whole)
     _refuse_variations(fields, family)
-    hidden = fields.integer("hidden_size", limits.HIDDEN)
-    heads = fields.integer("num_attention_heads", limits.HEADS)
-    layers = fields.integer("num_hidden_layers", limits.LAYERS)
-    positions = fields.integer("max_position_embeddings", limits.POSITIONS)
-    _refuse_sliding(fields, family, layers, positions)
-    theta, scaling = parse_rope(fields, positions)
-    bias = family.attention_bias == "flag" and fields.flag("attention_bias", default=False)
+    basics = _basics(fields, family)
+    dense = _dense_mlp(fields, basics)
+    kinds, pattern = _kinds(_layers(fields, basics, dense))
+    theta, scaling = parse_rope(fields, basics.positions)
     return ModelConfig(
         name=name,
-        model_type=family.model_type,
-        num_hidden_layers=layers,
-        hidden_size=hidden,
-        intermediate_size=fields.integer("intermediate_size", limits.INTERMEDIATE),
-        num_attention_heads=heads,
-        num_key_value_heads=_kv_heads(fields, family, heads),
-        head_dim=_head_dim(fields, family, hidden, heads),
+        model_type=fields.text("model_type"),
+        num_hidden_layers=basics.layers,
+        hidden_size=basics.hidden,
+        intermediate_size=dense.intermediate_size,
+        num_attention_heads=basics.heads,
+        num_key_value_heads=basics.kv_heads,
+        head_dim=basics.head_dim,
         vocab_size=fields.integer("vocab_size", limits.VOCAB),
-        max_position_embeddings=positions,
+        max_position_embeddings=basics.positions,
         rope_theta=theta,
         rope_scaling=scaling,
         rms_norm_eps=_norm_eps(fields),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", default=False),
-        attention_bias=bias or family.attention_bias == "qkv",
-        output_bias=bias,
-        mlp_bias=family.mlp_bias_flag and fields.flag("mlp_bias", default=False),
+        tie_word_embeddings=_tied(whole, fields, family),
+        attention_bias=basics.qkv_bias,
+        output_bias=basics.output_bias,
+        mlp_bias=dense.bias,
         qk_norm=family.qk_norm,
         bos_token_id=next(iter(_token_ids(fields, "bos_token_id")), None),
         eos_token_ids=_token_ids(fields, "eos_token_id"),
-        torch_dtype=_dtype(fields),
+        torch_dtype=_dtype(whole, fields),
+        layer_kinds=() if _is_plain(family, kinds) else kinds,
+        layer_pattern=() if _is_plain(family, kinds) else pattern,
+        norm_bias=not family.gated,
+        learned_positions=basics.positions if family.model_type == "gpt2" else 0,
+        per_layer_input_size=_per_layer(fields, family, "hidden_size_per_layer_input"),
+        per_layer_vocab_size=_per_layer(fields, family, "vocab_size_per_layer_input"),
+        mtp_layers=_mtp_layers(fields, family),
+        vision=parse_vision(whole, basics.hidden),
+        quantization=parse_quantization(whole),
     )
 
 
-def _family(fields: Fields) -> Family:
-    model_type = fields.text("model_type")
-    family = FAMILIES.get(model_type)
-    if family is None:
-        refuse_architecture(model_type, fields.where)
-    classes = _names(fields, "architectures")
-    if classes and family.architecture not in classes:
-        refuse_architecture(", ".join(classes), fields.where)
-    _refuse_quantization(fields)
-    return family
+def _decoder(whole: Fields) -> tuple[Family, Fields]:
+    """The family, and the fields of its decoder under the usual names, defaults filled in."""
+    model_type = whole.text("model_type")
+    family = find_family(model_type, whole.where)
+    classes = _names(whole, "architectures")
+    if classes and not set(classes) & set(family.architectures):
+        refuse_architecture(", ".join(classes), whole.where)
+    part = whole.nested("text_config") if whole.has("text_config") else whole
+    if part is not whole and not family.text_part:
+        raise CapabilityError(
+            f"{whole.where}: a 'text_config' beside a {model_type} decoder is not supported"
+        )
+    if part.has("model_type"):
+        family = find_family(part.text("model_type"), part.where)
+    return family, part.under_usual_names(family.renamed, family.defaults, model_type)
 
 
-def _refuse_quantization(fields: Fields) -> None:
-    """Found beside the shape, or in the `text_config` of a model with several parts."""
-    places = [fields]
-    if fields.has("text_config"):
-        places.append(fields.nested("text_config"))
-    for place in places:
-        for key in ("quantization_config", "compression_config"):
-            if place.has(key):
-                method = place.nested(key).raw("quant_method") or "unnamed"
-                raise CapabilityError(
-                    f"{place.where}: checkpoints quantized by '{method}' are not supported",
-                    remedy="Give the unquantized checkpoint or a GGUF file",
-                )
+def _basics(fields: Fields, family: Family) -> Basics:
+    hidden = fields.integer("hidden_size", limits.HIDDEN)
+    heads = fields.integer("num_attention_heads", limits.HEADS)
+    everywhere = family.model_type == "gpt2" or (
+        family.model_type == "falcon" and fields.flag("bias", default=False)
+    )
+    bias = everywhere or (
+        family.attention_bias == "flag" and fields.flag("attention_bias", default=False)
+    )
+    return Basics(
+        family=family,
+        layers=fields.integer("num_hidden_layers", limits.LAYERS),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads(fields, family, heads),
+        head_dim=head_dim(fields, family, hidden, heads),
+        positions=fields.integer("max_position_embeddings", limits.POSITIONS),
+        qkv_bias=bias or family.attention_bias == "qkv",
+        output_bias=bias,
+    )
+
+
+def _dense_mlp(fields: Fields, basics: Basics) -> DenseMlp:
+    """GPT-2 and Falcon are four times as wide as the hidden size unless they say otherwise."""
+    family = basics.family
+    key = "intermediate_size"
+    if not fields.has(key) and not family.gated:
+        inner = 4 * basics.hidden
+    elif not fields.has(key) and family.mlp == "qwen":
+        inner = fields.integer("moe_intermediate_size", limits.INTERMEDIATE)
+    else:
+        inner = fields.integer(key, limits.INTERMEDIATE)
+    bias = family.mlp_bias_flag and fields.flag("mlp_bias", default=False)
+    return DenseMlp(
+        intermediate_size=inner,
+        gated=family.gated,
+        bias=bias or (not family.gated and basics.output_bias),
+        fused=family.fused and family.gated,
+    )
+
+
+def _layers(fields: Fields, basics: Basics, dense: DenseMlp) -> list[LayerShape]:
+    attention = attention_shapes(fields, basics)
+    mlps = mlp_shapes(fields, basics, dense, attention)
+    norms = norm_names(fields, basics.family)
+    return [
+        LayerShape(attention=one, mlp=mlp, norms=norms)
+        for one, mlp in zip(attention, mlps, strict=True)
+    ]
+
+
+def _kinds(layers: list[LayerShape]) -> tuple[tuple[LayerShape, ...], tuple[int, ...]]:
+    """The different layers, and for each layer which of them it is."""
+    kinds: list[LayerShape] = []
+    pattern = []
+    for layer in layers:
+        if layer not in kinds:
+            kinds.append(layer)
+        pattern.append(kinds.index(layer))
+    return tuple(kinds), tuple(pattern)
+
+
+def _is_plain(family: Family, kinds: tuple[LayerShape, ...]) -> bool:
+    """The flat fields say it all."""
+    windows = [kind.attention.window for kind in kinds if kind.attention.kind == "softmax"]
+    return family.plain and not any(windows)
 
 
 def _refuse_variations(fields: Fields, family: Family) -> None:
-    for key in _FOREIGN:
+    for key in _FOREIGN if family.plain else ():
         if fields.has(key) and fields.raw(key) not in (0, False):
             raise CapabilityError(
                 f"{fields.where}: '{key}' is set, which is no {family.model_type} model"
             )
-    if fields.has("auto_map") and fields.nested("auto_map").has("AutoModelForCausalLM"):
+    if family.plain:
+        _refuse_partial_rotation(fields)
+    own_code = fields.has("auto_map") and fields.nested("auto_map").has("AutoModelForCausalLM")
+    if own_code and not family.own_code:
         raise CapabilityError(f"{fields.where}: the model runs its own code, which is refused")
-    if fields.has("hidden_act") and fields.text("hidden_act") not in ("silu", "swish"):
-        raise CapabilityError(
-            f"{fields.where}: the activation '{fields.text('hidden_act')}' is not supported; "
-            "supported: silu"
-        )
-    if not set(_names(fields, "layer_types")) <= _LAYER_TYPES:
-        raise CapabilityError(
-            f"{fields.where}: 'layer_types' names layers other than {', '.join(_LAYER_TYPES)}"
-        )
+    for key in ("hidden_act", "hidden_activation"):
+        if fields.has(key) and fields.text(key) not in family.activations:
+            raise CapabilityError(
+                f"{fields.where}: the activation '{fields.text(key)}' is not supported; "
+                f"supported: {family.activations[0]}"
+            )
+    if fields.raw("use_bidirectional_attention") in (True, "all"):
+        raise CapabilityError(f"{fields.where}: attention in both directions is not supported")
+    if fields.has("alibi") and fields.flag("alibi", default=False):
+        raise CapabilityError(f"{fields.where}: positions by ALiBi are not supported")
 
 
-def _refuse_sliding(fields: Fields, family: Family, layers: int, positions: int) -> None:
-    """A window that is null, zero or negative is off, and in Qwen models unless switched on.
-
-    In Qwen models it holds from layer `max_window_layers` upwards. A mistral configuration
-    without the field is taken as full attention: every published one states it.
-    """
-    all_full = set(_names(fields, "layer_types")) == {"full_attention"}
-    if all_full or not fields.has("sliding_window"):
-        return
-    window = fields.integer("sliding_window", limits.ANY_INTEGER)
-    if family.window_switch:
-        if not fields.flag("use_sliding_window", default=False):
-            return
-        key = "max_window_layers"
-        if fields.has(key) and fields.integer(key, limits.ANY_INTEGER) >= layers:
-            return
-    if window > 0:
-        refuse_window(window, positions, fields.where)
+def _refuse_partial_rotation(fields: Fields) -> None:
+    key = "partial_rotary_factor"
+    nested = ("rope_parameters", "rope_scaling")
+    places = [fields, *(fields.nested(name) for name in nested if fields.has(name))]
+    for place in places:
+        if place.has(key) and place.number(key, limits.POSITIVE) != 1.0:
+            raise CapabilityError(
+                f"{place.where}: rotation of a part of each head ({key} {place.raw(key)}) "
+                "is not supported"
+            )
 
 
-def _kv_heads(fields: Fields, family: Family, heads: int) -> int:
-    """Llama 1 and 2 leave the field out where every head has its own keys and values."""
-    key = "num_key_value_heads"
-    if not fields.has(key) and (family.model_type == "llama" or fields.states(key)):
-        return heads
-    kv_heads = fields.integer(key, limits.HEADS)
-    if heads % kv_heads:
-        fields.wrong(key, f"expected a divisor of num_attention_heads ({heads})")
-    return kv_heads
+def _tied(whole: Fields, fields: Fields, family: Family) -> bool:
+    """Stated by the decoder or by the whole, else what the family does."""
+    place = fields if fields.has("tie_word_embeddings") else whole
+    return place.flag("tie_word_embeddings", default=family.tied)
 
 
-def _head_dim(fields: Fields, family: Family, hidden: int, heads: int) -> int:
-    if fields.has("head_dim") or family.explicit_head_dim:
-        head_dim = fields.integer("head_dim", limits.HEAD_DIM)
-    elif hidden % heads:
-        fields.wrong("hidden_size", f"expected a multiple of num_attention_heads ({heads})")
-    else:
-        head_dim = hidden // heads
-    if head_dim % 2:
-        raise InputError(f"{fields.where}: a head_dim of {head_dim} cannot be rotated in pairs")
-    return head_dim
+def _per_layer(fields: Fields, family: Family, key: str) -> int:
+    """Gemma 4's second embedding table; zero channels: there is none."""
+    if family.attention != "gemma4" or fields.raw("hidden_size_per_layer_input") == 0:
+        return 0
+    return fields.integer(key, limits.VOCAB)
+
+
+def _mtp_layers(fields: Fields, family: Family) -> int:
+    for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers"):
+        if fields.has(key):
+            return fields.integer(key, limits.Limits(0, limits.LAYERS.high))
+    return family.published_mtp_layers
 
 
 def _norm_eps(fields: Fields) -> float:
@@ -194,14 +251,15 @@ def _token_ids(fields: Fields, key: str) -> tuple[int, ...]:
     return tuple(Fields({key: one}, fields.where).integer(key, limits.TOKEN_ID) for one in value)
 
 
-def _dtype(fields: Fields) -> Literal["fp32", "bf16", "fp16"] | None:
-    key = "dtype" if fields.has("dtype") else "torch_dtype"
-    if not fields.has(key):
+def _dtype(whole: Fields, fields: Fields) -> Literal["fp32", "bf16", "fp16"] | None:
+    places = [(place, key) for place in (fields, whole) for key in ("dtype", "torch_dtype")]
+    stated = next(((place, key) for place, key in places if place.has(key)), None)
+    if stated is None:
         return None
-    name = fields.text(key).removeprefix("torch.")
+    place, key = stated
+    name = place.text(key).removeprefix("torch.")
     if name not in _DTYPES:
         raise CapabilityError(
-            f"{fields.where}: weights in '{name}' are not supported; "
-            f"supported: {', '.join(_DTYPES)}"
+            f"{place.where}: weights in '{name}' are not supported; supported: {', '.join(_DTYPES)}"
         )
     return _DTYPES[name]

@@ -68,6 +68,17 @@ class Fields:
     def nested(self, key: str) -> "Fields":
         return Fields(self.mapping(key), f"{self.where}, {key}")
 
+    def under_usual_names(
+        self, renamed: Mapping[str, str], defaults: Mapping[str, object], model_type: str
+    ) -> "Fields":
+        """The same object with a family's own names replaced and its defaults filled in."""
+        values = dict(self._values)
+        for own, usual in renamed.items():
+            if values.get(usual) is None and own in values:
+                values[usual] = values[own]
+        missing = {key: value for key, value in defaults.items() if key not in values}
+        return Fields({"model_type": model_type} | missing | values, self.where)
+
     def wrong(self, key: str, expected: str) -> NoReturn:
         raise InputError(f"{self.where}: '{key}' is {_shown(self._values.get(key))}, {expected}")
 

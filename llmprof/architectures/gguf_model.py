@@ -4,17 +4,11 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from llmprof.architectures import limits
-from llmprof.architectures.families import (
-    FAMILIES,
-    Family,
-    refuse_architecture,
-    refuse_window,
-)
+from llmprof.architectures.families import FAMILIES, Family, refuse_architecture
 from llmprof.architectures.fields import Fields
 from llmprof.architectures.gguf_header import GgufHeader, GgufTensor
 from llmprof.architectures.gguf_names import gguf_name, hf_name
 from llmprof.architectures.gguf_rope import ROPE_FACTORS, scaling_from_header
-from llmprof.architectures.gguf_types import LOADABLE_TYPES
 from llmprof.architectures.limits import Limits
 from llmprof.architectures.manifest import EMBEDDING, checked_manifest
 from llmprof.errors import CapabilityError, InputError
@@ -49,6 +43,7 @@ def config_from_header(header: GgufHeader, *, name: str) -> ModelConfig:
         CapabilityError: an architecture or variation that the engine does not compute.
     """
     fields = Fields(header.metadata, str(header.path))
+    _refuse_shard(fields)
     family = _family(fields)
     prefix = fields.text("general.architecture")
     _refuse_variations(fields, prefix)
@@ -60,8 +55,7 @@ def config_from_header(header: GgufHeader, *, name: str) -> ModelConfig:
         fields.wrong(kv_key, f"expected a divisor of the {heads} attention heads")
     head_dim = _head_dim(fields, prefix, hidden, heads)
     positions = fields.integer(f"{prefix}.context_length", limits.POSITIONS)
-    _refuse_sliding(fields, prefix, positions)
-    return ModelConfig(
+    plain = ModelConfig(
         name=name,
         model_type=family.model_type,
         num_hidden_layers=fields.integer(f"{prefix}.block_count", limits.LAYERS),
@@ -84,6 +78,18 @@ def config_from_header(header: GgufHeader, *, name: str) -> ModelConfig:
         eos_token_ids=_end_ids(fields),
         torch_dtype=_float_dtype(header),
     )
+    return _within_window(plain, _window(fields, prefix))
+
+
+def _within_window(plain: ModelConfig, window: int) -> ModelConfig:
+    """Every layer sees a window of so many tokens; 0, or as many as the context: all of it."""
+    if not 0 < window < plain.max_position_embeddings:
+        return plain
+    (layer, layers), *_ = plain.kinds
+    attention = layer.attention.model_copy(update={"window": window})
+    kind = layer.model_copy(update={"attention": attention})
+    update = {"layer_kinds": (kind,), "layer_pattern": (0,) * layers}
+    return plain.model_copy(update=update)
 
 
 def manifest_from_header(header: GgufHeader, config: ModelConfig) -> WeightManifest:
@@ -91,7 +97,7 @@ def manifest_from_header(header: GgufHeader, config: ModelConfig) -> WeightManif
 
     Raises:
         InputError: a tensor is missing, surplus or of another shape.
-        CapabilityError: a storage format that the engine cannot load.
+        CapabilityError: a tensor that the family does not have.
     """
     try:
         found = [_spec(tensor) for tensor in header.tensors if tensor.name != ROPE_FACTORS]
@@ -103,11 +109,6 @@ def manifest_from_header(header: GgufHeader, config: ModelConfig) -> WeightManif
 
 
 def _spec(tensor: GgufTensor) -> TensorSpec:
-    if tensor.type.name not in LOADABLE_TYPES:
-        raise CapabilityError(
-            f"tensor '{tensor.name}' is stored as {tensor.type.name}, "
-            f"which cannot be loaded; possible: {', '.join(LOADABLE_TYPES)}"
-        )
     return TensorSpec(
         name=hf_name(tensor.name),
         shape=tensor.shape,
@@ -121,6 +122,16 @@ def _family(fields: Fields) -> Family:
     if architecture not in _GGUF_FAMILIES:
         refuse_architecture(architecture, fields.where)
     return FAMILIES[architecture]
+
+
+def _refuse_shard(fields: Fields) -> None:
+    """One file of several holds a part of the tensors: no total can be told from it."""
+    if fields.has("split.count") and fields.integer("split.count", limits.ANY_INTEGER) > 1:
+        number = fields.integer("split.no", limits.ANY_INTEGER) + 1 if fields.has("split.no") else 1
+        raise InputError(
+            f"{fields.where} is incomplete: shard {number} of {fields.raw('split.count')}",
+            remedy="Join the shards into one file (llama-gguf-split --merge)",
+        )
 
 
 def _refuse_variations(fields: Fields, prefix: str) -> None:
@@ -196,10 +207,9 @@ def _norm_eps(fields: Fields, prefix: str) -> float:
     return float(f"{value:.7g}")
 
 
-def _refuse_sliding(fields: Fields, prefix: str, positions: int) -> None:
+def _window(fields: Fields, prefix: str) -> int:
     key = f"{prefix}.attention.sliding_window"
-    if fields.has(key) and (window := fields.integer(key, limits.ANY_INTEGER)) > 0:
-        refuse_window(window, positions, fields.where)
+    return max(0, fields.integer(key, limits.ANY_INTEGER)) if fields.has(key) else 0
 
 
 def _has_bias(header: GgufHeader, module: str) -> bool:

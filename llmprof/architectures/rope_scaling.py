@@ -8,9 +8,10 @@ from typing import Final
 
 from llmprof.architectures import limits
 from llmprof.architectures.fields import Fields
-from llmprof.errors import CapabilityError
+from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import RopeScaling
 
+_FULL: Final = "full_attention"
 _DEFAULT_THETA: Final = 10_000.0
 """What transformers takes where the configuration names none."""
 
@@ -29,25 +30,25 @@ def parse_rope(fields: Fields, max_positions: int) -> tuple[float, RopeScaling |
     base = _DEFAULT_THETA
     if theta.has("rope_theta"):
         base = theta.number("rope_theta", limits.ROPE_THETA)
-    _refuse_partial_rotation(fields)
     if scaling is None:
         return base, None
-    _refuse_partial_rotation(scaling)
-    return base, _parse_scaling(scaling, max_positions)
+    return base, _parse_scaling(fields, scaling, max_positions)
 
 
 def _scaling_fields(fields: Fields) -> Fields | None:
+    """Where layers in full and within a window rotate differently: those of the layers in full."""
     for key in ("rope_parameters", "rope_scaling"):
         if fields.has(key):
-            return fields.nested(key)
+            found = fields.nested(key)
+            return found.nested(_FULL) if found.has(_FULL) else found
     return None
 
 
-def _parse_scaling(scaling: Fields, max_positions: int) -> RopeScaling | None:
+def _parse_scaling(fields: Fields, scaling: Fields, max_positions: int) -> RopeScaling | None:
     if not any(scaling.has(key) for key in ("rope_type", "type", "factor")):
         return None
     kind = scaling.text("rope_type" if scaling.has("rope_type") else "type")
-    if kind == "default":
+    if kind in ("default", "proportional"):  # proportional: a part of each head, not stretched
         return None
     if kind == "linear":
         return RopeScaling(kind="linear", factor=_factor(scaling))
@@ -55,9 +56,13 @@ def _parse_scaling(scaling: Fields, max_positions: int) -> RopeScaling | None:
         return _llama3(scaling)
     if kind == "yarn":
         return _yarn(scaling, max_positions)
+    if kind == "dynamic":
+        return RopeScaling(kind="dynamic", factor=_factor(scaling))
+    if kind in ("longrope", "su"):
+        return _longrope(fields, scaling, max_positions)
     raise CapabilityError(
         f"{scaling.where}: rotary scaling '{kind}' is not supported; "
-        "supported: default, linear, llama3, yarn"
+        "supported: default, linear, dynamic, llama3, longrope, yarn"
     )
 
 
@@ -81,8 +86,6 @@ def _llama3(scaling: Fields) -> RopeScaling:
 
 def _yarn(scaling: Fields, max_positions: int) -> RopeScaling:
     """Without an original context, transformers takes max_position_embeddings for it."""
-    if not scaling.flag("truncate", default=True):
-        raise CapabilityError(f"{scaling.where}: YaRN with 'truncate' false is not supported")
     stated = scaling.has("original_max_position_embeddings")
     return RopeScaling(
         kind="yarn",
@@ -93,6 +96,20 @@ def _yarn(scaling: Fields, max_positions: int) -> RopeScaling:
         attention_factor=_optional(scaling, "attention_factor"),
         mscale=_optional(scaling, "mscale"),
         mscale_all_dim=_optional(scaling, "mscale_all_dim"),
+        truncate=scaling.flag("truncate", default=True),
+    )
+
+
+def _longrope(fields: Fields, scaling: Fields, max_positions: int) -> RopeScaling:
+    """Phi-3: factors per frequency, and the original context beside or within the scaling."""
+    key = "original_max_position_embeddings"
+    original = _original_positions(fields if fields.has(key) else scaling)
+    if original > max_positions:
+        raise InputError(f"{scaling.where}: '{key}' is more than max_position_embeddings")
+    return RopeScaling(
+        kind="longrope",
+        factor=max_positions / original,
+        original_max_position_embeddings=original,
     )
 
 
@@ -102,12 +119,3 @@ def _original_positions(scaling: Fields) -> int:
 
 def _optional(scaling: Fields, key: str) -> float | None:
     return scaling.number(key, limits.POSITIVE) if scaling.has(key) else None
-
-
-def _refuse_partial_rotation(fields: Fields) -> None:
-    key = "partial_rotary_factor"
-    if fields.has(key) and fields.number(key, limits.POSITIVE) != 1.0:
-        raise CapabilityError(
-            f"{fields.where}: rotation of a part of each head ({key} {fields.raw(key)}) "
-            "is not supported"
-        )

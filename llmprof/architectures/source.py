@@ -13,7 +13,7 @@ from llmprof.architectures.gguf_model import config_from_header, manifest_from_h
 from llmprof.architectures.hub import download_snapshot
 from llmprof.architectures.installed_model import INSTALLED_MODEL, installed_model_file
 from llmprof.architectures.json_file import read_json_object
-from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.paper_manifest import paper_manifest
 from llmprof.architectures.presets import preset_config, preset_names
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import ModelConfig, WeightManifest
@@ -22,8 +22,6 @@ from llmprof.schema.settings import WeightSource, WeightsSettings
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _FILE_SUFFIXES: Final = (*_PICKLES, ".gguf", ".safetensors", ".json", ".yaml", ".yml")
-PAPER_DTYPE: Final = "bf16"
-"""Of the weights on paper where the configuration names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def _from_gguf(path: Path, weights: WeightSource, *, name: str) -> ModelSource:
         name=name,
         kind="gguf",
         config=config,
-        manifest=manifest_from_header(header, config) if stored else _on_paper(config),
+        manifest=manifest_from_header(header, config) if stored else paper_manifest(config),
         files=(path,) if stored else (),
         tokenizer=path if "tokenizer.ggml.tokens" in header.metadata else None,
         has_weights=stored,
@@ -137,7 +135,7 @@ def _from_folder(folder: Path, weights: WeightSource, *, name: str) -> ModelSour
         name=name,
         kind="folder" if found.manifest else "config",
         config=found.config,
-        manifest=found.manifest or _on_paper(found.config),
+        manifest=found.manifest or paper_manifest(found.config),
         files=found.shards,
         tokenizer=found.tokenizer,
         has_weights=found.manifest is not None,
@@ -149,15 +147,11 @@ def _from_config(config: ModelConfig) -> ModelSource:
         name=config.name,
         kind="config",
         config=config,
-        manifest=_on_paper(config),
+        manifest=paper_manifest(config),
         files=(),
         tokenizer=None,
         has_weights=False,
     )
-
-
-def _on_paper(config: ModelConfig) -> WeightManifest:
-    return manifest_from_config(config, config.torch_dtype or PAPER_DTYPE)
 
 
 def _not_found(model: str) -> InputError:

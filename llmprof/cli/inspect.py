@@ -13,7 +13,13 @@ from llmprof.renderers.inspection_text import render_inspection
 from llmprof.schema.settings import MAX_SEQUENCES, MAX_TOKENS, KvLayout, Quantization, RunConfig
 from llmprof.store.settings_file import load_settings
 
-_KEYS: Final = ("weights.source", "weights.dtype", "kv_cache.dtype", "attention.kind")
+_KEYS: Final = (
+    "weights.source",
+    "weights.dtype",
+    "kv_cache.dtype",
+    "attention.kind",
+    "parallel.tensor",
+)
 
 
 def inspect(
@@ -61,6 +67,8 @@ def inspect(
       llmprof inspect smollm2-135m-instruct
 
       llmprof inspect llama-3.1-8b --context 32768 --batch 16 --set kv_cache.dtype=fp8
+
+      llmprof inspect deepseek-v3 --context 131072 --set parallel.tensor=8
     """
     settings = load_settings(model, {}, sets or [])
     _refuse_other_keys(sets or [])
@@ -74,6 +82,7 @@ def inspect(
         kv_dtype=settings.kv_cache.dtype,
         weight_dtype=settings.weights.dtype,
         attention=settings.attention.kind,
+        tensor_parallel=settings.parallel.tensor,
     )
     if json:
         streams.print_json(inspection)

@@ -6,74 +6,171 @@ activations, beside queries and outputs. Where a kernel needs the cache as one p
 that is gathered for it counts as `copies`, written and read.
 """
 
-from llmprof.costs.ops import attention_flops, causal_pairs, dense_pairs, op_cost, padded_pairs
+from dataclasses import dataclass
+
+from llmprof.costs.ops import (
+    attended_pairs,
+    attention_flops,
+    causal_pairs,
+    dense_pairs,
+    op_cost,
+    padded_pairs,
+)
 from llmprof.costs.options import CostOptions
 from llmprof.schema.cost import ByteTraffic, KvRead, OpCost, SequenceShape, StepShape
-from llmprof.schema.model import ModelConfig
+from llmprof.schema.layers import LatentAttention, SoftmaxAttention
 from llmprof.schema.settings import AttentionKind, KvLayout
 
 
-def attention(model: ModelConfig, shape: StepShape, options: CostOptions) -> tuple[OpCost, ...]:
-    """The attention ops of all layers.
+@dataclass(frozen=True, slots=True)
+class AttentionDims:
+    """Numbers per token of what attention reads and writes in one layer."""
+
+    query_heads: int
+    key_dim: int
+    value_dim: int
+    new_keys: int
+    new_values: int
+    cached_keys: int
+    """Of one cached token; of a latent all that is cached, which serves as keys and values."""
+    cached_values: int
+    window: int | None = None
+    chunk: int | None = None
+
+    @classmethod
+    def of(cls, layer: SoftmaxAttention | LatentAttention) -> "AttentionDims":
+        if isinstance(layer, SoftmaxAttention):
+            keys, values = layer.kv_heads * layer.key_dim, layer.kv_heads * layer.value_dim
+            return cls(
+                query_heads=layer.query_heads,
+                key_dim=layer.key_dim,
+                value_dim=layer.value_dim,
+                new_keys=keys,
+                new_values=values,
+                cached_keys=keys,
+                cached_values=values,
+                window=layer.window,
+                chunk=layer.chunk,
+            )
+        key_dim = layer.nope_dim + layer.rope_dim
+        return cls(
+            query_heads=layer.query_heads,
+            key_dim=key_dim,
+            value_dim=layer.value_dim,
+            new_keys=layer.query_heads * key_dim,
+            new_values=layer.query_heads * layer.value_dim,
+            cached_keys=layer.kv_lora_rank + layer.rope_dim,
+            cached_values=0,
+        )
+
+    @property
+    def queries(self) -> int:
+        return self.query_heads * self.key_dim
+
+    @property
+    def outputs(self) -> int:
+        return self.query_heads * self.value_dim
+
+
+def attention(
+    layer: SoftmaxAttention | LatentAttention, layers: int, shape: StepShape, options: CostOptions
+) -> tuple[OpCost, ...]:
+    """The attention ops of so many layers alike.
 
     Source of the FLOPs: Dao 2023, "FlashAttention-2", section 4.1 (4 T^2 d H, before halving for
-    causal masks); here the causal count is exact, T (T + 1) / 2 pairs for a prompt of T tokens.
+    causal masks); here the causal count is exact, T (T + 1) / 2 pairs for a prompt of T tokens, and
+    what a window hides is left out of what is computed. A latent's keys and values are counted as
+    expanded once, when the token is new (DeepSeek-V2, section 2.1).
     """
+    dims = AttentionDims.of(layer)
     match options.attention:
         case AttentionKind.FLASH:
-            return (_flash(model, shape, options),)
+            return (_flash(dims, layers, shape, options),)
         case AttentionKind.STANDARD:
-            return _standard(model, shape, options)
+            return _standard(dims, layers, shape, options)
 
 
-def _flash(model: ModelConfig, shape: StepShape, options: CostOptions) -> OpCost:
-    new_numbers = shape.new_tokens * 2 * (model.query_size + model.kv_size)
-    traffic = ByteTraffic(
-        kv_read=2 * _cached_bytes(model, shape, options),
-        activations=_activation_bytes(model, new_numbers, options),
-        copies=2 * _gathered_bytes(model, shape, options),
-    )
-    return _matrix_op("attention", model, shape, options, traffic, dims=2 * model.head_dim)
+def _flash(dims: AttentionDims, layers: int, shape: StepShape, options: CostOptions) -> OpCost:
+    new = dims.queries + dims.new_keys + dims.new_values + dims.outputs
+    cached = dims.cached_keys + dims.cached_values
+    traffic = _traffic(dims, layers, shape, options, new=new, cached=cached)
+    both = dims.key_dim + dims.value_dim
+    return _matrix_op("attention", dims, layers, shape, options, traffic, dim=both)
 
 
-def _standard(model: ModelConfig, shape: StepShape, options: CostOptions) -> tuple[OpCost, ...]:
+def _standard(
+    dims: AttentionDims, layers: int, shape: StepShape, options: CostOptions
+) -> tuple[OpCost, ...]:
     """Scores are written, read and overwritten by softmax, and read again."""
-    layers = model.num_hidden_layers
-    scores = layers * score_bytes(model, shape, options)
-    new_numbers = shape.new_tokens * (model.query_size + model.kv_size)
-    traffic = ByteTraffic(
-        kv_read=_cached_bytes(model, shape, options),
-        activations=_activation_bytes(model, new_numbers, options),
-        scores=scores,
-        copies=_gathered_bytes(model, shape, options),
+    scores = ByteTraffic(scores=layers * score_bytes(dims.query_heads, shape, options))
+    keys = _traffic(
+        dims, layers, shape, options, new=dims.queries + dims.new_keys, cached=dims.cached_keys
     )
-    softmax = ByteTraffic(scores=2 * scores)
+    values = _traffic(
+        dims, layers, shape, options, new=dims.new_values + dims.outputs, cached=dims.cached_values
+    )
     return (
-        _matrix_op("attention.scores", model, shape, options, traffic, dims=model.head_dim),
-        op_cost("attention.softmax", calls=layers, traffic=softmax, options=options),
-        _matrix_op("attention.values", model, shape, options, traffic, dims=model.head_dim),
+        _matrix_op(
+            "attention.scores", dims, layers, shape, options, keys + scores, dim=dims.key_dim
+        ),
+        op_cost("attention.softmax", calls=layers, traffic=scores + scores, options=options),
+        _matrix_op(
+            "attention.values", dims, layers, shape, options, values + scores, dim=dims.value_dim
+        ),
     )
+
+
+def _traffic(
+    dims: AttentionDims,
+    layers: int,
+    shape: StepShape,
+    options: CostOptions,
+    *,
+    new: int,
+    cached: int,
+) -> ByteTraffic:
+    tokens = sum(one.count * _visible_cached(dims, one) for one in shape.sequences)
+    return ByteTraffic(
+        kv_read=layers * tokens * cached * options.kv_bytes_per_number,
+        activations=layers * shape.new_tokens * new * options.activation_bytes,
+        copies=2 * layers * _gathered_tokens(shape, options) * cached * options.activation_bytes,
+    )
+
+
+def _visible_cached(dims: AttentionDims, sequence: SequenceShape) -> int:
+    """Cached tokens that the first new token sees; those after it see no others."""
+    cached = sequence.cached_tokens
+    if dims.chunk is not None:
+        cached %= dims.chunk
+    if dims.window is not None:
+        cached = min(cached, dims.window - 1)
+    return cached
 
 
 def _matrix_op(
     name: str,
-    model: ModelConfig,
+    dims: AttentionDims,
+    layers: int,
     shape: StepShape,
     options: CostOptions,
     traffic: ByteTraffic,
     *,
-    dims: int,
+    dim: int,
 ) -> OpCost:
     """One multiply-add per pair, query head and dimension, in every layer."""
-    layers, heads = model.num_hidden_layers, model.num_attention_heads
+
+    def flops(pairs: int) -> float:
+        return layers * attention_flops(pairs, dims.query_heads, dim)
+
     return op_cost(
         name,
         calls=layers,
         traffic=traffic,
         options=options,
-        dense=layers * attention_flops(dense_pairs(shape), heads, dims),
-        causal=layers * attention_flops(causal_pairs(shape), heads, dims),
-        stored=layers * attention_flops(stored_pairs(shape, options), heads, dims),
+        dense=flops(dense_pairs(shape)),
+        causal=flops(causal_pairs(shape)),
+        attended=flops(attended_pairs(shape, window=dims.window, chunk=dims.chunk)),
+        stored=flops(stored_pairs(shape, options)),
     )
 
 
@@ -84,23 +181,13 @@ def stored_pairs(shape: StepShape, options: CostOptions) -> int:
     return dense_pairs(shape)
 
 
-def score_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> int:
+def score_bytes(query_heads: int, shape: StepShape, options: CostOptions) -> int:
     """One layer's score matrix, every query head and sequence: the full rectangle is stored."""
-    return model.num_attention_heads * stored_pairs(shape, options) * options.score_bytes
+    return query_heads * stored_pairs(shape, options) * options.score_bytes
 
 
-def _cached_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> float:
-    """The cached keys of all layers; the values are as many."""
-    numbers = model.num_hidden_layers * shape.cached_tokens * model.kv_size
-    return numbers * options.kv_bytes_per_number
-
-
-def _activation_bytes(model: ModelConfig, numbers: int, options: CostOptions) -> int:
-    return model.num_hidden_layers * numbers * options.activation_bytes
-
-
-def _gathered_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> int:
-    """The copied keys of all layers, written and read back; the values are as many."""
+def _gathered_tokens(shape: StepShape, options: CostOptions) -> int:
+    """Tokens whose keys or values are copied first, in one layer."""
     decodes = [one for one in shape.sequences if one.new_tokens == 1 and one.cached_tokens]
     chunks = [one for one in shape.sequences if one.new_tokens > 1 and one.cached_tokens]
     tokens = 0
@@ -109,7 +196,7 @@ def _gathered_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) 
         tokens += sum(one.count for one in decodes) * _copied_tokens(longest, options)
     if options.kv_access.chunk is KvRead.GATHERED:
         tokens += sum(one.count * _copied_tokens(_attended_tokens(one), options) for one in chunks)
-    return 2 * _activation_bytes(model, tokens * model.kv_size, options)
+    return tokens
 
 
 def _attended_tokens(sequence: SequenceShape) -> int:

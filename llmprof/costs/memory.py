@@ -2,10 +2,19 @@
 
 from dataclasses import dataclass
 
-from llmprof.costs.attention import score_bytes
+from llmprof.costs.attention import AttentionDims, score_bytes
 from llmprof.costs.groups import group_of_tensor
+from llmprof.costs.kv_cache import kv_bytes_at, kv_bytes_per_token
+from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.costs.options import CostOptions
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
+from llmprof.schema.layers import (
+    AttentionShape,
+    DenseMlp,
+    LayerShape,
+    LinearAttention,
+    MlpShape,
+)
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import AttentionKind, KvLayout
 
@@ -32,16 +41,11 @@ def weight_bytes_by_group(weights: WeightManifest) -> dict[OpGroup, int]:
     return by_group
 
 
-def kv_bytes_per_token(model: ModelConfig, bytes_per_number: float) -> float:
-    """K and V of one token in all layers: 2 x layers x KV heads x head dim x bytes per number."""
-    return 2 * model.num_hidden_layers * model.kv_size * bytes_per_number
-
-
 def kv_bytes_used(model: ModelConfig, options: CostOptions, lengths: tuple[int, ...]) -> float:
-    """Cache bytes that hold tokens, for sequences of these lengths."""
+    """Cache bytes that hold tokens a layer can still see, for sequences of these lengths."""
     if options.kv_layout is KvLayout.NONE:
         return 0.0
-    return sum(lengths) * kv_bytes_per_token(model, options.kv_bytes_per_number)
+    return sum(kv_bytes_at(model, length, options.kv_bytes_per_number) for length in lengths)
 
 
 def kv_bytes_reserved(
@@ -67,21 +71,48 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
 
     The residual stream stays throughout. Beside it are, in attention: the normed input's queries,
     keys and values, the output, and (standard only) the scores and their softmax; in the feed
-    forward: its input, gate and up, and their product; at the head: the logits and one copy of
-    them for sampling.
+    forward: its input, gate and up, and their product (of all experts of a token); at the head:
+    the logits and one copy of them for sampling.
     """
     tokens = shape.new_tokens
-    heads = model.query_size + 2 * model.kv_size
-    attention = tokens * (heads + model.query_size) * options.activation_bytes
-    if options.attention is AttentionKind.STANDARD:
-        attention += 2 * score_bytes(model, shape, options)
-    feed_forward = tokens * (model.hidden_size + 3 * model.intermediate_size)
-    head = 2 * shape.logit_rows * model.vocab_size
-    residual = tokens * model.hidden_size
-    largest = max(
-        attention, feed_forward * options.activation_bytes, head * options.activation_bytes
-    )
-    return float(residual * options.activation_bytes + largest)
+    in_layers = max(_layer_peak(model, kind, shape, options) for kind, _ in model.kinds)
+    head = 2 * shape.logit_rows * model.vocab_size * options.activation_bytes
+    residual = tokens * model.hidden_size * options.activation_bytes
+    return float(residual + max(in_layers, head))
+
+
+def _layer_peak(
+    model: ModelConfig, kind: LayerShape, shape: StepShape, options: CostOptions
+) -> float:
+    tokens = shape.new_tokens
+    attention = float(tokens * _attention_numbers(kind.attention) * options.activation_bytes)
+    standard = options.attention is AttentionKind.STANDARD
+    if standard and not isinstance(kind.attention, LinearAttention):
+        attention += 2 * score_bytes(kind.attention.query_heads, shape, options)
+    feed_forward = tokens * (model.hidden_size + _mlp_numbers(kind.mlp))
+    return max(attention, feed_forward * options.activation_bytes)
+
+
+def _attention_numbers(shape: AttentionShape) -> int:
+    """Of one token: queries, keys, values and outputs."""
+    if isinstance(shape, LinearAttention):
+        return shape.conv_channels + 2 * shape.value_heads * shape.value_dim
+    dims = AttentionDims.of(shape)
+    return dims.queries + dims.new_keys + dims.new_values + dims.outputs
+
+
+def _mlp_numbers(shape: MlpShape) -> int:
+    """Of one token: gate, up and their product."""
+    if isinstance(shape, DenseMlp):
+        return (3 if shape.gated else 2) * shape.intermediate_size
+    routed = 3 * shape.experts_per_token * shape.intermediate_size
+    beside = _mlp_numbers(shape.dense_beside) if shape.dense_beside else 0
+    return max(routed, 3 * shape.shared_intermediate_size, beside)
+
+
+def logits_bytes(model: ModelConfig, rows: int, bytes_per_number: int = 4) -> int:
+    """Of so many rows; samplers take them in fp32."""
+    return rows * model.vocab_size * bytes_per_number
 
 
 def memory_need(
@@ -106,6 +137,6 @@ def memory_need(
     one_sequence = kv_bytes_reserved(model, options, (max_tokens,), max_tokens=max_tokens)
     return MemoryNeed(
         weight_bytes=weights.stored_bytes,
-        kv_bytes=batch * one_sequence,
+        kv_bytes=batch * (one_sequence + state_bytes_per_sequence(model)),
         activation_bytes=peak_activation_bytes(model, largest, options),
     )

@@ -36,6 +36,34 @@ def causal_pairs(shape: StepShape) -> int:
     )
 
 
+def attended_pairs(shape: StepShape, *, window: int | None, chunk: int | None) -> int:
+    """As `causal_pairs`, where a token sees at most `window` tokens, or only those of its chunk.
+
+    A window counts the token itself; chunks of positions start at multiples of `chunk`.
+    """
+    if window is None and chunk is None:
+        return causal_pairs(shape)
+    return sum(
+        s.count
+        * (
+            _seen(s.cached_tokens + s.new_tokens, window, chunk)
+            - _seen(s.cached_tokens, window, chunk)
+        )
+        for s in shape.sequences
+    )
+
+
+def _seen(tokens: int, window: int | None, chunk: int | None) -> int:
+    """Pairs of a prompt of so many tokens."""
+    if window is not None:
+        full = min(tokens, window)
+        return full * (full + 1) // 2 + (tokens - full) * window
+    if chunk is not None:
+        whole, rest = divmod(tokens, chunk)
+        return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
+    return tokens * (tokens + 1) // 2
+
+
 def padded_pairs(shape: StepShape) -> int:
     """As `dense_pairs`, with every decoding sequence as long as the longest of them."""
     decodes = [one for one in shape.sequences if one.new_tokens == 1 and one.cached_tokens]
@@ -52,18 +80,21 @@ def op_cost(
     dense: float = 0.0,
     causal: float = 0.0,
     stored: float | None = None,
+    attended: float | None = None,
 ) -> OpCost:
-    """One kind of op over all its calls; flash kernels skip what a causal mask hides.
+    """One kind of op over all its calls; flash kernels skip what a causal mask or a window hides.
 
-    `stored` is what standard attention computes, where that is more than `dense`.
+    `stored` is what standard attention computes, where that is more than `dense`; `attended` what
+    a window leaves, where that is less than `causal`.
     """
     needed = dense if stored is None else stored
+    skipping = causal if attended is None else attended
     return OpCost(
         name=name,
         group=group_of_op(name),
         calls=calls,
         compute_dtype=options.compute_dtype,
-        flops=causal if options.attention is AttentionKind.FLASH else needed,
+        flops=skipping if options.attention is AttentionKind.FLASH else needed,
         flops_dense=dense,
         flops_causal=causal,
         traffic=traffic,

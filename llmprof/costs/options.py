@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from llmprof.architectures.gguf_types import GGML_TYPES
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import KvAccess
 from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
@@ -26,12 +27,21 @@ def bytes_per_number(dtype: str) -> int:
     return _BYTES_PER_NUMBER[dtype]
 
 
+_GGML_BYTES = {
+    kind.name.lower(): kind.block_bytes / kind.block_size for kind in GGML_TYPES.values()
+}
+
+
 def kv_bytes_per_number(kv_dtype: str, head_dim: int) -> float:
     """Of a key or value as it is cached, its share of the scale included.
+
+    Formats of GGUF (q8_0, q4_0, ...) count their blocks: a cache in q8_0 takes 34 bytes per 32.
 
     Raises:
         CapabilityError: a dtype that costs do not know.
     """
+    if kv_dtype in _GGML_BYTES and kv_dtype not in _BYTES_PER_NUMBER:
+        return _GGML_BYTES[kv_dtype]
     scale = KV_SCALE_BYTES / head_dim if kv_dtype == "int8" else 0.0
     return bytes_per_number(kv_dtype) + scale
 

@@ -1,7 +1,9 @@
 """FLOPs and bytes of one forward pass: the ops of a step, in the order in which they run."""
 
-from llmprof.costs.attention import attention
+from collections.abc import Iterator
+
 from llmprof.costs.groups import StoredWeights
+from llmprof.costs.layer import LayerCosts
 from llmprof.costs.ops import elementwise, linear, linear_flops, op_cost, unpacked_bytes
 from llmprof.costs.options import CostOptions
 from llmprof.schema.cost import ByteTraffic, OpCost, StepCost, StepShape
@@ -12,11 +14,12 @@ from llmprof.schema.settings import KvLayout
 def step_cost(
     model: ModelConfig, weights: WeightManifest, shape: StepShape, options: CostOptions
 ) -> StepCost:
-    """Cost of a llama-family decoder step, from shapes and stored bytes alone.
+    """Cost of a decoder step, from shapes and stored bytes alone.
 
     FLOPs are those of the matrix products, two per multiply-add; norms, rotations, softmax and the
     embedding look-up count none. Weights are read once per step as they are stored; of the
-    embedding table only the rows that are looked up, unless a tied head reads it in full.
+    embedding table only the rows that are looked up, unless a tied head reads it in full, and of a
+    layer's experts as many as the step's tokens choose on average (`expected_experts`).
 
     Raises:
         ValueError: cached tokens in a layout without a cache, or a manifest that lacks a tensor.
@@ -24,118 +27,114 @@ def step_cost(
     """
     if options.kv_layout is KvLayout.NONE and shape.cached_tokens:
         raise ValueError("kv_cache.layout none holds no tokens, so a step has none cached")
-    stored = StoredWeights.of(weights)
-    ops = (
-        _embedding(model, stored, shape, options),
-        *_attention_block(model, stored, shape, options),
-        *_feed_forward(model, stored, shape, options),
-        *_head(model, stored, shape, options),
+    stored = StoredWeights.by_kind(weights, model.layer_pattern or (0,) * model.num_hidden_layers)
+    ops = [
+        *_embedding(model, stored[None], shape, options),
+        *_layers(model, stored, shape, options),
+        *_head(model, stored[None], shape, options),
+    ]
+    return StepCost(shape=shape, ops=tuple(_merged(ops)))
+
+
+def _layers(
+    model: ModelConfig,
+    stored: dict[int | None, StoredWeights],
+    shape: StepShape,
+    options: CostOptions,
+) -> Iterator[OpCost]:
+    """Layers of one kind are costed together."""
+    kinds = model.layer_kinds or (model.layers[0],)
+    pattern = model.layer_pattern or (0,) * model.num_hidden_layers
+    for index, kind in enumerate(kinds):
+        if layers := pattern.count(index):
+            costs = LayerCosts(kind, layers, model.hidden_size, stored[index], shape, options)
+            yield from costs.ops()
+            yield from _per_layer_inputs(model, costs)
+
+
+def _merged(ops: list[OpCost]) -> list[OpCost]:
+    """Ops of different kinds of layers under one name become one."""
+    merged: dict[str, OpCost] = {}
+    for op in ops:
+        known = merged.get(op.name)
+        merged[op.name] = op if known is None else _sum(known, op)
+    return list(merged.values())
+
+
+def _sum(one: OpCost, other: OpCost) -> OpCost:
+    return one.model_copy(
+        update={
+            "calls": one.calls + other.calls,
+            "flops": one.flops + other.flops,
+            "flops_dense": one.flops_dense + other.flops_dense,
+            "flops_causal": one.flops_causal + other.flops_causal,
+            "traffic": one.traffic + other.traffic,
+        }
     )
-    return StepCost(shape=shape, ops=ops)
 
 
 def _embedding(
     model: ModelConfig, stored: StoredWeights, shape: StepShape, options: CostOptions
-) -> OpCost:
-    return elementwise(
-        "embedding",
-        calls=1,
-        numbers=shape.new_tokens * model.hidden_size,
-        weight_bytes=shape.new_tokens * stored.embedding_row,
-        options=options,
-    )
-
-
-def _attention_block(
-    model: ModelConfig, stored: StoredWeights, shape: StepShape, options: CostOptions
-) -> tuple[OpCost, ...]:
-    layers, tokens, hidden = model.num_hidden_layers, shape.new_tokens, model.hidden_size
-    rotated = model.query_size + model.kv_size
-    return (
-        _norm("norm.input", layers, tokens * hidden, stored, options),
-        linear(
-            "qkv_projection",
-            calls=layers,
-            rows=tokens,
-            in_features=hidden,
-            out_features=model.query_size + 2 * model.kv_size,
-            weight_bytes=stored.read_by("qkv_projection"),
-            packed_weights=stored.packed_of("qkv_projection"),
+) -> Iterator[OpCost]:
+    """Rows that are looked up, of the table of tokens and of further ones where there are any."""
+    sizes = {"embedding": model.hidden_size}
+    if model.learned_positions:
+        sizes["embedding.positions"] = model.hidden_size
+    if model.per_layer_input_size:
+        sizes["embedding.per_layer"] = model.num_hidden_layers * model.per_layer_input_size
+    rows = {
+        "embedding": stored.embedding_rows,
+        "embedding.positions": model.learned_positions,
+        "embedding.per_layer": model.per_layer_vocab_size,
+    }
+    for name, size in sizes.items():
+        row_bytes = stored.read_by(name) / rows[name]
+        yield elementwise(
+            name,
+            calls=1,
+            numbers=shape.new_tokens * size,
+            weight_bytes=shape.new_tokens * row_bytes,
             options=options,
-        ),
-        *_query_key_norms(model, stored, shape, options),
-        elementwise("rope", calls=layers, numbers=2 * tokens * rotated, options=options),
-        *_kv_append(model, shape, options),
-        *attention(model, shape, options),
-        linear(
-            "output_projection",
-            calls=layers,
-            rows=tokens,
-            in_features=model.query_size,
-            out_features=hidden,
-            weight_bytes=stored.read_by("output_projection"),
-            packed_weights=stored.packed_of("output_projection"),
+        )
+    if model.per_layer_input_size:
+        yield linear(
+            "other.per_layer_inputs",
+            calls=1,
+            rows=shape.new_tokens,
+            in_features=model.hidden_size,
+            out_features=sizes["embedding.per_layer"],
+            weight_bytes=stored.read_by("other.per_layer_inputs"),
             options=options,
-        ),
-        _residual("output_projection.residual", model, shape, options),
-    )
-
-
-def _query_key_norms(
-    model: ModelConfig, stored: StoredWeights, shape: StepShape, options: CostOptions
-) -> tuple[OpCost, ...]:
-    if not model.qk_norm:
-        return ()
-    layers, tokens = model.num_hidden_layers, shape.new_tokens
-    return (
-        _norm("norm.query", layers, tokens * model.query_size, stored, options),
-        _norm("norm.key", layers, tokens * model.kv_size, stored, options),
-    )
-
-
-def _kv_append(model: ModelConfig, shape: StepShape, options: CostOptions) -> tuple[OpCost, ...]:
-    """Keys and values of the new tokens go from activations into the cache, if there is one."""
-    if options.kv_layout is KvLayout.NONE:
-        return ()
-    layers = model.num_hidden_layers
-    numbers = layers * shape.new_tokens * 2 * model.kv_size
-    traffic = ByteTraffic(
-        kv_write=numbers * options.kv_bytes_per_number,
-        activations=numbers * options.activation_bytes,
-    )
-    return (op_cost("kv_append", calls=layers, traffic=traffic, options=options),)
-
-
-def _feed_forward(
-    model: ModelConfig, stored: StoredWeights, shape: StepShape, options: CostOptions
-) -> tuple[OpCost, ...]:
-    layers, tokens = model.num_hidden_layers, shape.new_tokens
-    hidden, inner = model.hidden_size, model.intermediate_size
-    return (
-        _norm("norm.post_attention", layers, tokens * hidden, stored, options),
-        linear(
-            "gate_up_projection",
-            calls=layers,
-            rows=tokens,
-            in_features=hidden,
-            out_features=2 * inner,
-            weight_bytes=stored.read_by("gate_up_projection"),
-            packed_weights=stored.packed_of("gate_up_projection"),
+        )
+        yield elementwise(
+            "norm.per_layer_inputs",
+            calls=1,
+            numbers=2 * shape.new_tokens * sizes["embedding.per_layer"],
+            weight_bytes=stored.read_by("norm.per_layer_inputs"),
             options=options,
-        ),
-        elementwise("activation", calls=layers, numbers=3 * tokens * inner, options=options),
-        linear(
-            "down_projection",
-            calls=layers,
-            rows=tokens,
-            in_features=inner,
-            out_features=hidden,
-            weight_bytes=stored.read_by("down_projection"),
-            packed_weights=stored.packed_of("down_projection"),
-            options=options,
-        ),
-        _residual("down_projection.residual", model, shape, options),
-    )
+        )
+
+
+def _per_layer_inputs(model: ModelConfig, costs: LayerCosts) -> Iterator[OpCost]:
+    """Gemma 4: a gate on the layer's own embedding, and a projection back."""
+    inner = model.per_layer_input_size
+    if not inner:
+        return
+    for name, columns, out in (
+        ("other.per_layer_gate", model.hidden_size, inner),
+        ("other.per_layer_projection", inner, model.hidden_size),
+    ):
+        yield linear(
+            name,
+            calls=costs.layers,
+            rows=costs.shape.new_tokens,
+            in_features=columns,
+            out_features=out,
+            weight_bytes=costs.stored.read_by(name),
+            packed_weights=costs.stored.packed_of(name),
+            options=costs.options,
+        )
+    yield costs.norm("norm.per_layer", model.hidden_size)
 
 
 def _head(
@@ -160,31 +159,11 @@ def _head(
         dense=flops,
         causal=flops,
     )
-    return (
-        _norm("norm.final", 1, hidden, stored, options),
-        head,
-        elementwise("sampling", calls=1, numbers=logits, options=options),
-    )
-
-
-def _norm(
-    name: str, calls: int, numbers: int, stored: StoredWeights, options: CostOptions
-) -> OpCost:
-    """Reads and writes `numbers`, and reads its gains."""
-    return elementwise(
-        name,
-        calls=calls,
-        numbers=2 * numbers,
-        weight_bytes=stored.read_by(name),
+    final = elementwise(
+        "norm.final",
+        calls=1,
+        numbers=2 * hidden,
+        weight_bytes=stored.read_by("norm.final"),
         options=options,
     )
-
-
-def _residual(name: str, model: ModelConfig, shape: StepShape, options: CostOptions) -> OpCost:
-    """Sum of two: both read, one written."""
-    return elementwise(
-        name,
-        calls=model.num_hidden_layers,
-        numbers=3 * shape.new_tokens * model.hidden_size,
-        options=options,
-    )
+    return (final, head, elementwise("sampling", calls=1, numbers=logits, options=options))

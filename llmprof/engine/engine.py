@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from llmprof.architectures.source import ModelSource, require_weights
-from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
 from llmprof.engine.attention import kv_access, make_attention
 from llmprof.engine.capabilities import (
@@ -33,6 +33,7 @@ from llmprof.engine.memory import check_memory, out_of_memory_explained, predict
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.rope import RotaryTable
+from llmprof.engine.runnable import check_model
 from llmprof.engine.sampling import Sampler
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.step_batch import StepBatch
@@ -89,6 +90,7 @@ class Engine:
             MeasurementFailedError: memory ran out in spite of the prediction.
         """
         check_capabilities(config)
+        check_model(source)
         check_weights(config.weights, device)
         check_workload(config, source.config)
         require_weights(source, config.weights)

@@ -68,6 +68,8 @@ def frequencies(model: ModelConfig) -> torch.Tensor:
             return plain / torch.tensor(_llama3_divisors(model, scaling))
         case "yarn":
             return _yarn(model, scaling, plain)
+        case "dynamic" | "longrope":
+            raise CapabilityError(f"rotary scaling '{scaling.kind}' is not available")
 
 
 def attention_factor(scaling: RopeScaling | None) -> float:

@@ -1,6 +1,7 @@
 """What serving a trace will hold, asked before anything is loaded."""
 
-from llmprof.costs.memory import MemoryNeed, kv_bytes_per_token, peak_activation_bytes
+from llmprof.costs.kv_cache import kv_bytes_per_token
+from llmprof.costs.memory import MemoryNeed, peak_activation_bytes
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.kv_cache import plan_pool, stored_dtype

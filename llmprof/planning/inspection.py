@@ -3,14 +3,26 @@
 from dataclasses import dataclass
 
 from llmprof import units
-from llmprof.architectures.manifest import EMBEDDING, manifest_from_config
+from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource
-from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.kv_cache import KvConvention, kv_bytes_at, kv_bytes_per_token
+from llmprof.costs.linear_state import state_bytes_per_sequence
+from llmprof.costs.memory import logits_bytes, peak_activation_bytes
 from llmprof.costs.options import CostOptions, bytes_per_number
+from llmprof.costs.parameters import ParameterCount, count_parameters
 from llmprof.costs.step import step_cost
+from llmprof.costs.tensor_parallel import weight_bytes_per_device
 from llmprof.errors import InputError
+from llmprof.planning.kv_formula import context_formula, token_formula
 from llmprof.schema.cost import Phase, SequenceShape, StepCost, StepShape
-from llmprof.schema.inspection import DecodeFigures, Inspection, PrefillFigures
+from llmprof.schema.inspection import (
+    ActiveParameters,
+    CacheFigures,
+    DecodeFigures,
+    DeviceFigures,
+    Inspection,
+    PrefillFigures,
+)
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import AttentionKind, KvDtype, WeightDtype
@@ -39,6 +51,7 @@ def inspect_model(
     kv_dtype: KvDtype = KvDtype.AS_WEIGHTS,
     weight_dtype: WeightDtype = WeightDtype.AS_STORED,
     attention: AttentionKind = AttentionKind.FLASH,
+    tensor_parallel: int = 1,
 ) -> Inspection:
     """Work out a model from its shape and the headers of its files; no weight is read.
 
@@ -47,7 +60,7 @@ def inspect_model(
     says otherwise. Weights count as the files store them, or in `weight_dtype`.
 
     Raises:
-        InputError: more tokens than the model has positions.
+        InputError: more tokens than the model has positions, or heads that devices cannot share.
         CapabilityError: a tensor that costs do not know.
     """
     sizes = _Sizes(prompt_tokens, context_tokens, batch)
@@ -56,24 +69,33 @@ def inspect_model(
     manifest = _manifest(source, weight_dtype)
     compute_dtype = _compute_dtype(manifest)
     options = _options(compute_dtype, kv_dtype, attention)
+    parameters = count_parameters(model)
     prefill = step_cost(model, manifest, _prefill_shape(sizes), options)
     decode = step_cost(model, manifest, _decode_shape(sizes), options)
     return Inspection(
         model=model,
         origin=manifest.origin,
         batch=batch,
-        parameters_total=manifest.parameters,
-        parameters_embedding=sum(t.parameters for t in manifest.tensors if t.name == EMBEDDING),
+        parameters_total=parameters.total,
+        parameters_embedding=parameters.embedding,
+        parameters_active=_active(parameters),
+        parameters_mtp=parameters.mtp,
+        parameters_vision=parameters.vision,
         weight_bytes=manifest.stored_bytes,
         weight_dtypes=_bytes_by_dtype(manifest),
         kv_bytes_per_token=kv_bytes_per_token(model, options.kv_bytes_per_number),
-        kv_formula=_kv_formula(model, options.kv_bytes_per_number),
+        kv_formula=token_formula(model, options.kv_bytes_per_number),
+        kv_cache=_cache_figures(model, sizes, options),
+        device=_device_figures(model, manifest, options, tensor_parallel),
+        logits_bytes=logits_bytes(model, batch),
+        peak_activation_bytes=peak_activation_bytes(model, _prefill_shape(sizes), options),
         prefill=_prefill_figures(sizes, prefill),
         decode=_decode_figures(sizes, decode),
         prefill_cost=prefill,
         decode_cost=decode,
         caveats=(
             *_weight_caveats(source, manifest),
+            *_model_caveats(model),
             *_kv_caveats(kv_dtype, compute_dtype),
         ),
     )
@@ -131,6 +153,7 @@ def _prefill_figures(sizes: _Sizes, cost: StepCost) -> PrefillFigures:
         tokens=sizes.prompt_tokens,
         flops_dense=cost.flops_dense,
         flops_causal=cost.flops_causal,
+        flops=cost.flops,
         bytes=cost.traffic.required,
         bytes_with_activations=cost.traffic.total,
     )
@@ -140,8 +163,45 @@ def _decode_figures(sizes: _Sizes, cost: StepCost) -> DecodeFigures:
     return DecodeFigures(
         context_tokens=sizes.context_tokens,
         flops=cost.flops,
+        flops_full_attention=cost.flops_causal,
         bytes=cost.traffic.required,
         bytes_with_activations=cost.traffic.total,
+    )
+
+
+def _active(parameters: ParameterCount) -> ActiveParameters:
+    return ActiveParameters(
+        with_embedding_and_head=parameters.active,
+        without_embedding=parameters.active_without_embedding,
+        without_embedding_and_head=parameters.active_without_embedding_and_head,
+    )
+
+
+def _cache_figures(model: ModelConfig, sizes: _Sizes, options: CostOptions) -> CacheFigures:
+    tokens, number, block = sizes.context_tokens, options.kv_bytes_per_number, options.block_tokens
+    ideal, rounded, allocated = (
+        sizes.batch * kv_bytes_at(model, tokens, number, convention=one, block_tokens=block)
+        for one in KvConvention
+    )
+    return CacheFigures(
+        context_tokens=tokens,
+        ideal_bytes=ideal,
+        block_rounded_bytes=rounded,
+        engine_allocated_bytes=allocated,
+        block_tokens=block,
+        state_bytes=sizes.batch * state_bytes_per_sequence(model),
+        formula=context_formula(model, tokens, number, sequences=sizes.batch),
+    )
+
+
+def _device_figures(
+    model: ModelConfig, manifest: WeightManifest, options: CostOptions, devices: int
+) -> DeviceFigures:
+    number = options.kv_bytes_per_number
+    return DeviceFigures(
+        devices=devices,
+        weight_bytes=weight_bytes_per_device(model, manifest, devices),
+        kv_bytes_per_token=kv_bytes_per_token(model, number, tensor_parallel=devices),
     )
 
 
@@ -152,20 +212,16 @@ def _bytes_by_dtype(manifest: WeightManifest) -> dict[str, int]:
     return by_dtype
 
 
-def _kv_formula(model: ModelConfig, number: float) -> str:
-    """The product of `kv_bytes_per_token`, spelled out."""
-    size = f"{units.exact(number)} byte{'' if number == 1 else 's'}"
-    return (
-        f"2 (K and V) x {model.num_hidden_layers} layers x {model.num_key_value_heads} KV heads "
-        f"x {model.head_dim} head dim x {size} "
-        f"= {units.exact(kv_bytes_per_token(model, number))} bytes"
-    )
-
-
 def _weight_caveats(source: ModelSource, manifest: WeightManifest) -> tuple[Caveat, ...]:
     packed = [dtype for dtype in _bytes_by_dtype(manifest) if dtype not in _FLOAT_DTYPES]
+    on_paper = Caveat(
+        code="on-paper",
+        message="No weight file was read: weight bytes follow from the configuration"
+        + (" and its quantization" if packed else " and one dtype for every tensor"),
+    )
     if packed:
         return (
+            *(() if source.has_weights else (on_paper,)),
             Caveat(
                 code="packed-weights",
                 message=f"Weight bytes are those of the file ({', '.join(packed)}); an engine that "
@@ -173,15 +229,32 @@ def _weight_caveats(source: ModelSource, manifest: WeightManifest) -> tuple[Cave
                 remedy=f"--set weights.dtype={_DTYPE_OF_PACKED} shows those bytes.",
             ),
         )
-    if source.has_weights:
-        return ()
-    return (
-        Caveat(
-            code="on-paper",
-            message="No weight file was read: weight bytes follow from the configuration and "
-            "one dtype for every tensor",
-        ),
-    )
+    return () if source.has_weights else (on_paper,)
+
+
+def _model_caveats(model: ModelConfig) -> tuple[Caveat, ...]:
+    """What the figures leave out or assume."""
+    found = []
+    if any(layer.mlp.kind == "experts" for layer, _ in model.kinds):
+        found.append(
+            Caveat(
+                code="uniform-routing",
+                message="A step is taken to read as many experts as its tokens choose on average "
+                "when every choice is equally likely; real routing is skewed and reads fewer",
+            )
+        )
+    if model.vision is not None:
+        known = model.vision.parameters is not None
+        found.append(
+            Caveat(
+                code="vision-apart",
+                message="The image encoder is not in the figures"
+                if known
+                else f"The image encoder ({model.vision.model_type}) is not counted: its kind is not "
+                "known",
+            )
+        )
+    return tuple(found)
 
 
 def _kv_caveats(kv_dtype: KvDtype, compute_dtype: str) -> tuple[Caveat, ...]:

@@ -8,7 +8,9 @@ from llmprof import units
 from llmprof.renderers.text_layout import wrap_all
 from llmprof.renderers.wording import group_name, one_line
 from llmprof.schema.cost import OpGroup, StepCost
-from llmprof.schema.inspection import Inspection
+from llmprof.schema.inspection import CacheFigures, Inspection
+from llmprof.schema.layers import LayerShape
+from llmprof.schema.model import ModelConfig
 
 _NONE = "-"
 
@@ -24,18 +26,103 @@ def render_inspection(inspection: Inspection, console: Console) -> None:
 
 def _facts(inspection: Inspection) -> list[Text]:
     model = inspection.model
-    heads = f"{model.num_attention_heads} query heads on {model.num_key_value_heads} KV heads"
-    shape = f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {heads}"
+    shape = f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {_attention(model)}"
     return [
         Text.assemble((one_line(model.name), "bold"), f"  {one_line(model.model_type)}, {shape}"),
         Text(),
         _fact("parameters", _parameters(inspection)),
+        *_active(inspection),
+        *_apart(inspection),
         _fact("weights", _weights(inspection)),
         _fact("KV per token", f"{units.exact(inspection.kv_bytes_per_token)} bytes"),
         Text(f"  {inspection.kv_formula}"),
+        *_cache(inspection),
+        *_device(inspection),
         Text(),
         Text(_question(inspection), "bold"),
     ]
+
+
+def _attention(model: ModelConfig) -> str:
+    """Heads of plain models; of others the kinds of layers and how many of each there are."""
+    heads = f"{model.num_attention_heads} query heads on {model.num_key_value_heads} KV heads"
+    if not model.layer_kinds:
+        return heads
+    counts: dict[str, int] = {}
+    for layer, count in model.kinds:
+        kind = _kind(layer)
+        counts[kind] = counts.get(kind, 0) + count
+    return ", ".join(f"{count} x {kind}" for kind, count in counts.items())
+
+
+def _kind(layer: LayerShape) -> str:
+    attention, mlp = layer.attention, layer.mlp
+    match attention.kind:
+        case "latent":
+            found = "latent attention"
+        case "linear":
+            found = "linear attention"
+        case "softmax":
+            window = f" (window {attention.window})" if attention.window else ""
+            shared = " (shared cache)" if attention.shares_cache else ""
+            found = f"{attention.query_heads} heads on {attention.kv_heads}{window}{shared}"
+    if mlp.kind == "experts":
+        found += f" with {mlp.experts_per_token} of {mlp.num_experts} experts"
+    return found
+
+
+def _active(inspection: Inspection) -> list[Text]:
+    active = inspection.parameters_active
+    if active.with_embedding_and_head == inspection.parameters_total:
+        return []
+    shown = (
+        f"{units.exact(active.with_embedding_and_head)} per token; without embedding "
+        f"{units.exact(active.without_embedding)}; without embedding and head "
+        f"{units.exact(active.without_embedding_and_head)}"
+    )
+    return [_fact("  active", shown)]
+
+
+def _apart(inspection: Inspection) -> list[Text]:
+    """Parts that the total leaves out."""
+    parts = []
+    if inspection.parameters_mtp:
+        parts.append(f"multi-token prediction {units.exact(inspection.parameters_mtp)}")
+    if inspection.parameters_vision:
+        parts.append(f"image encoder {units.exact(inspection.parameters_vision)}")
+    return [_fact("  apart", "; ".join(parts))] if parts else []
+
+
+def _cache(inspection: Inspection) -> list[Text]:
+    cache = inspection.kv_cache
+    if not cache.context_tokens:
+        return []
+    ideal = f"{units.byte_count(cache.ideal_bytes)} ({units.decimal_bytes(cache.ideal_bytes, 4)})"
+    allocated = cache.engine_allocated_bytes
+    kept = f"; every layer in full {units.byte_count(allocated)}" if _saved(cache) else ""
+    states = f"; states {units.decimal_bytes(cache.state_bytes)}" if cache.state_bytes else ""
+    return [
+        _fact(
+            "KV at context", f"{units.exact(cache.context_tokens)} tokens: {ideal}{kept}{states}"
+        ),
+        Text(f"  {cache.formula}"),
+    ]
+
+
+def _saved(cache: CacheFigures) -> bool:
+    """Windows hold less than every token."""
+    return cache.block_rounded_bytes < cache.engine_allocated_bytes
+
+
+def _device(inspection: Inspection) -> list[Text]:
+    device = inspection.device
+    if device.devices == 1:
+        return []
+    shown = (
+        f"{units.decimal_bytes(device.weight_bytes)} weights, "
+        f"{units.exact(device.kv_bytes_per_token)} bytes KV per token, on each of {device.devices}"
+    )
+    return [_fact("per device", shown)]
 
 
 def _fact(name: str, fact: str) -> Text:

@@ -138,11 +138,12 @@ class OpCost(Record):
     """Times it runs in the step: the roof's maximum is taken per call, and calls are alike."""
     compute_dtype: str
     flops: NonNegativeFloat
-    """What the configured kernel needs: causal for flash, the full rectangle for standard."""
+    """What the configured kernel needs: for flash what the mask and a sliding window leave, for
+    standard the full rectangle."""
     flops_dense: NonNegativeFloat
     """Attention over the full rectangle of new by attended tokens."""
     flops_causal: NonNegativeFloat
-    """Attention over exactly the pairs that a causal mask leaves."""
+    """Attention over exactly the pairs that a causal mask leaves, every layer in full."""
     traffic: ByteTraffic
 
 

@@ -4,14 +4,17 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from llmprof.schema.checkpoint_format import CheckpointQuantization
+from llmprof.schema.layers import DenseMlp, LayerShape, SoftmaxAttention
 from llmprof.schema.record import Record
 
 
 class RopeScaling(Record):
     """How rotary frequencies are stretched beyond the trained context (Hugging Face names)."""
 
-    kind: Literal["linear", "llama3", "yarn"]
+    kind: Literal["linear", "llama3", "yarn", "longrope", "dynamic"]
     factor: PositiveFloat
+    """Of longrope, whose factors differ by frequency: the context over the original one."""
     original_max_position_embeddings: PositiveInt | None = None
     low_freq_factor: PositiveFloat | None = None
     high_freq_factor: PositiveFloat | None = None
@@ -20,10 +23,25 @@ class RopeScaling(Record):
     attention_factor: PositiveFloat | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
+    truncate: bool = True
+    """YaRN: whether the bounds of its ramp are rounded to whole frequencies."""
+
+
+class VisionTower(Record):
+    """An image encoder beside the decoder, counted apart; None of its work is in a text step."""
+
+    model_type: str
+    parameters: PositiveInt | None
+    """With its projection into the decoder; None: of a kind whose size is not known."""
 
 
 class ModelConfig(Record):
-    """Shape of a llama-family decoder, in the names of a Hugging Face config.json."""
+    """Shape of a decoder, in the names of a Hugging Face config.json.
+
+    Where every layer is alike and plain (llama), the flat fields say it all. Where layers differ or
+    are of another kind, `layer_kinds` and `layer_pattern` do; the flat fields are then what the
+    configuration states, and costs never read them.
+    """
 
     name: str
     model_type: str
@@ -51,6 +69,33 @@ class ModelConfig(Record):
     eos_token_ids: tuple[NonNegativeInt, ...] = ()
     torch_dtype: Literal["fp32", "bf16", "fp16"] | None = None
     """Dtype that the checkpoint declares."""
+    layer_kinds: tuple[LayerShape, ...] = ()
+    """The different layers of the model; empty where all are the plain one of the flat fields."""
+    layer_pattern: tuple[NonNegativeInt, ...] = ()
+    """For each layer, which of `layer_kinds` it is."""
+    norm_bias: bool = False
+    """Layer norms with a bias instead of RMS norms (GPT-2, Falcon)."""
+    learned_positions: NonNegativeInt = 0
+    """Rows of a table of position embeddings (GPT-2)."""
+    per_layer_input_size: NonNegativeInt = 0
+    """Channels that each layer gets from a second embedding table (Gemma 4); 0: there is none."""
+    per_layer_vocab_size: NonNegativeInt = 0
+    mtp_layers: NonNegativeInt = 0
+    """Layers for multi-token prediction, stored beside the decoder and counted apart."""
+    vision: VisionTower | None = None
+    quantization: CheckpointQuantization | None = None
+    """How the checkpoint packs its weights; None: plain floats."""
+
+    @model_validator(mode="after")
+    def _pattern_fits(self) -> Self:
+        if bool(self.layer_kinds) != bool(self.layer_pattern):
+            raise ValueError("layer_kinds and layer_pattern go together")
+        if self.layer_pattern:
+            if len(self.layer_pattern) != self.num_hidden_layers:
+                raise ValueError("layer_pattern must name every layer once")
+            if max(self.layer_pattern) >= len(self.layer_kinds):
+                raise ValueError("layer_pattern names a kind that is not there")
+        return self
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -60,6 +105,34 @@ class ModelConfig(Record):
                 f"num_key_value_heads ({self.num_key_value_heads})"
             )
         return self
+
+    @property
+    def layers(self) -> tuple[LayerShape, ...]:
+        """Every layer, from the first to the last."""
+        if not self.layer_kinds:
+            return (self._plain_layer(),) * self.num_hidden_layers
+        return tuple(self.layer_kinds[kind] for kind in self.layer_pattern)
+
+    @property
+    def kinds(self) -> tuple[tuple[LayerShape, int], ...]:
+        """Each different layer and how often it occurs."""
+        if not self.layer_kinds:
+            return ((self._plain_layer(), self.num_hidden_layers),)
+        counts = ((kind, self.layer_pattern.count(i)) for i, kind in enumerate(self.layer_kinds))
+        return tuple((kind, count) for kind, count in counts if count)
+
+    def _plain_layer(self) -> LayerShape:
+        attention = SoftmaxAttention(
+            query_heads=self.num_attention_heads,
+            kv_heads=self.num_key_value_heads,
+            key_dim=self.head_dim,
+            value_dim=self.head_dim,
+            qkv_bias=self.attention_bias,
+            output_bias=self.output_bias,
+            qk_norm=self.qk_norm,
+        )
+        mlp = DenseMlp(intermediate_size=self.intermediate_size, bias=self.mlp_bias)
+        return LayerShape(attention=attention, mlp=mlp)
 
     @property
     def query_size(self) -> int:
@@ -76,15 +149,18 @@ class TensorSpec(Record):
     name: str
     """Hugging Face name (`model.layers.0.self_attn.q_proj.weight`), whatever the file calls it."""
     shape: tuple[NonNegativeInt, ...]
-    """Logical shape, as the model multiplies it: [out_features, in_features] for a projection."""
+    """Logical shape, as the model multiplies it: [out_features, in_features] for a projection,
+    [experts, out_features, in_features] for the experts of a layer."""
     stored_dtype: str
     """fp32, bf16, fp16, or the name of a packed format (q4_1, q8_0, int8_g32, ...)."""
     stored_bytes: NonNegativeInt
     """Bytes in memory or in the file, scales and zeros included."""
+    buffer: bool = False
+    """Stored beside the parameters and none of them: a mask, a table, a balance of the router."""
 
     @property
     def parameters(self) -> int:
-        count = 1
+        count = 0 if self.buffer else 1
         for size in self.shape:
             count *= size
         return count
@@ -96,6 +172,8 @@ class WeightManifest(Record):
     origin: Literal["config", "safetensors", "gguf", "engine"]
     """`config`: derived from the shape alone, no file was read."""
     tensors: tuple[TensorSpec, ...] = Field(min_length=1)
+    apart: tuple[TensorSpec, ...] = ()
+    """What the files hold beside the decoder: multi-token prediction, vision towers, buffers."""
 
     @property
     def parameters(self) -> int:

@@ -71,6 +71,48 @@ def test_a_settings_file_gives_model_and_lengths(
     assert found["prefill"]["tokens"] == found["decode"]["context_tokens"] == 100
 
 
+@pytest.mark.parametrize(
+    ("context", "sizes", "total"),
+    [
+        ("131072", "40.0 GiB (42.95 GB)", "131,072 tokens x 1 sequence = 42,949,672,960 bytes"),
+        ("128000", "39.1 GiB (41.94 GB)", "128,000 tokens x 1 sequence = 41,943,040,000 bytes"),
+    ],
+)
+def test_the_cache_of_a_70b_model_as_a_product(
+    capsys: pytest.CaptureFixture[str], context: str, sizes: str, total: str
+) -> None:
+    assert execute(["inspect", "llama-3.1-70b", "--context", context]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert sizes in text
+    assert f"2 (K and V) x 80 layers x 8 KV heads x 128 head dim x 2 bytes x {total}" in text
+
+
+def test_experts_windows_and_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "gpt-oss-20b", "--set", "parallel.tensor=8", "--context", "8192")
+    assert found["parameters_active"] == {
+        "with_embedding_and_head": 4_187_440_704,
+        "without_embedding": 3_608_307_264,
+        "without_embedding_and_head": 3_029_173_824,
+    }
+    assert found["weight_bytes"] == 13_761_264_768
+    assert found["kv_cache"]["ideal_bytes"] == 204_472_320
+    assert found["kv_cache"]["engine_allocated_bytes"] == 402_653_184
+    assert found["device"] == {
+        "devices": 8,
+        "weight_bytes": found["device"]["weight_bytes"],
+        "kv_bytes_per_token": 49_152 / 8,
+    }
+    short = document(capsys, "gpt-oss-20b")
+    assert short["decode"]["flops"] == 7_340_310_528
+    assert short["decode"]["flops_full_attention"] == 7_416_004_608
+
+
+def test_what_the_engine_cannot_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "deepseek-v3", "--set", "weights.source=random"]
+    assert execute(arguments) == 7
+    assert "latent attention" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [("llama-2-7b",), ("qwen3-8b", "--batch", "64")])
 def test_text_fits_one_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -78,7 +120,7 @@ def test_text_fits_one_screen(
     monkeypatch.setenv("COLUMNS", "80")
     assert execute(["inspect", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 32
+    assert len(lines) <= 36
     assert max(len(line) for line in lines) <= 80
     text = "\n".join(lines)
     assert "KV heads x 128 head dim x 2 bytes = " in text

@@ -1,6 +1,10 @@
-"""Bytes that strangers wrote: a result or a plain error, never another exception."""
+"""Bytes that strangers wrote: a result or a plain error, never another exception.
+
+LLMPROF_EXAMPLES=20000 tries as many mutations of each kind; by default a few hundred.
+"""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +25,11 @@ from tests.model_files import (
     write_safetensors_folder,
 )
 
-many = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(
+    max_examples=int(os.environ.get("LLMPROF_EXAMPLES", "200")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 def _original(build: Callable[[Path], Path]) -> bytes:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprof.architectures.manifest import manifest_from_config
-from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import CostOptions
 from llmprof.costs.step import step_cost
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepCost, StepShape

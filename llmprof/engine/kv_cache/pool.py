@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from llmprof.costs.memory import kv_bytes_per_token
+from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
 from llmprof.engine.kernels.kv_append import kv_append_
 from llmprof.engine.kernels.launch import runs_native

@@ -104,17 +104,23 @@ def test_yarn() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        {"type": "longrope", "factor": 4.0},
-        {"rope_type": "dynamic", "factor": 2.0},
-        {"rope_type": "yarn", "factor": 2.0, "truncate": False},
-    ],
-)
-def test_unsupported_rotation(scaling: dict[str, object]) -> None:
-    with pytest.raises(CapabilityError):
-        parse(rope_scaling=scaling)
+def test_rotations_that_are_described_and_not_run() -> None:
+    untruncated = parse(rope_scaling={"rope_type": "yarn", "factor": 2.0, "truncate": False})
+    assert untruncated.rope_scaling is not None
+    assert not untruncated.rope_scaling.truncate
+    dynamic = parse(rope_scaling={"rope_type": "dynamic", "factor": 2.0}).rope_scaling
+    assert dynamic == RopeScaling(kind="dynamic", factor=2)
+    long = {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
+    found = parse(rope_scaling=long, original_max_position_embeddings=32)
+    assert found.rope_scaling == RopeScaling(
+        kind="longrope", factor=4, original_max_position_embeddings=32
+    )
+    assert found.max_position_embeddings == 128
+
+
+def test_unsupported_rotation() -> None:
+    with pytest.raises(CapabilityError, match="'spiral'"):
+        parse(rope_scaling={"type": "spiral", "factor": 4.0})
 
 
 @pytest.mark.parametrize(
@@ -161,23 +167,39 @@ def test_dtype(changes: dict[str, object], dtype: str | None) -> None:
     ],
 )
 def test_a_window_that_is_off_is_full_attention(changes: dict[str, object]) -> None:
-    assert parse(**changes).max_position_embeddings == 128
+    assert windows(**changes) == [None, None]
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "expected"),
     [
-        MISTRAL | {"sliding_window": 64},
-        QWEN2 | {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1},
-        QWEN2 | {"use_sliding_window": True, "sliding_window": 64},
+        (MISTRAL | {"sliding_window": 64}, [64, 64]),
+        (
+            QWEN2 | {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1},
+            [None, 64],
+        ),
+        (
+            MISTRAL
+            | {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]},
+            [64, None],
+        ),
     ],
 )
-def test_a_window_that_is_on_is_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(CapabilityError, match="sliding window of 64 tokens"):
-        parse(**changes)
+def test_a_window_that_is_on(changes: dict[str, object], expected: list[int | None]) -> None:
+    assert windows(**changes) == expected
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "mixtral", "deepseek_v3", "qwen3_moe", "smollm3"])
+def windows(**changes: object) -> list[int | None]:
+    layers = parse(**changes).layers
+    return [one.attention.window for one in layers if one.attention.kind == "softmax"]
+
+
+def test_a_window_that_starts_nowhere_is_not_guessed() -> None:
+    with pytest.raises(InputError, match="max_window_layers"):
+        parse(**QWEN2, use_sliding_window=True, sliding_window=64)
+
+
+@pytest.mark.parametrize("model_type", ["smollm3", "glm4_moe", "kimi_k2", "llama4_text"])
 def test_an_unknown_family_is_never_guessed(model_type: str) -> None:
     with pytest.raises(CapabilityError) as refused:
         parse(model_type=model_type)
@@ -204,11 +226,14 @@ def test_variations_that_compute_something_else(changes: dict[str, object]) -> N
         parse(**changes)
 
 
-def test_quantized_checkpoints_are_refused_wherever_they_say_so() -> None:
-    with pytest.raises(CapabilityError, match="'gptq'"):
-        parse(quantization_config={"quant_method": "gptq", "bits": 4})
-    with pytest.raises(CapabilityError, match="'awq'"):
-        parse(text_config={"quantization_config": {"quant_method": "awq"}})
+def test_an_unknown_packing_is_never_guessed() -> None:
+    with pytest.raises(CapabilityError, match="'aqlm'"):
+        parse(quantization_config={"quant_method": "aqlm", "bits": 2})
+
+
+def test_a_config_with_parts_is_no_llama() -> None:
+    with pytest.raises(CapabilityError, match="'text_config'"):
+        parse(text_config={"hidden_size": 32})
 
 
 @pytest.mark.parametrize(
@@ -246,6 +271,7 @@ def test_quantized_checkpoints_are_refused_wherever_they_say_so() -> None:
         ("architectures", [3]),
         ("layer_types", "full_attention"),
         ("layer_types", {"0": "full_attention"}),
+        ("layer_types", ["full_attention"]),
     ],
 )
 def test_a_bad_field_is_named_in_one_line(field: str, value: object) -> None:

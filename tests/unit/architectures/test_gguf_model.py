@@ -223,7 +223,6 @@ def test_factors_that_mean_something_else_are_refused(tmp_path: Path, factors: A
         {"rope__dimension_count": 4},
         {"attention__value_length": 16},
         {"attention__head_count_kv": [2, 1]},
-        {"attention__sliding_window": 64},
         {"attention__causal": False},
         {"rope__scaling__yarn_ext_factor": 0.5},
     ],
@@ -297,11 +296,37 @@ def test_missing_surplus_and_misshapen_tensors_are_named_as_the_file_names_them(
         manifest_from_header(header(tmp_path, tensors=misshapen), model)
 
 
-def test_a_format_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    tensors: dict[str, Array | Packed] = dict(tiny_gguf_tensors())
-    tensors["blk.0.ffn_up.weight"] = Packed("Q5_0", (64, 32), bytes(64 * 22))
-    with pytest.raises(CapabilityError, match=r"'blk\.0\.ffn_up\.weight' is stored as Q5_0"):
-        manifest_from_header(header(tmp_path, tensors=tensors), config(tmp_path))
+def test_head_sizes_are_stated_and_no_quotient(tmp_path: Path) -> None:
+    shape: dict[str, object] = {
+        "block_count": 36,
+        "embedding_length": 2560,
+        "attention__head_count": 32,
+        "attention__head_count_kv": 8,
+        "attention__key_length": 128,
+        "attention__value_length": 128,
+    }
+    model = config(tmp_path, **shape)
+    assert 2 * model.num_hidden_layers * model.kv_size * 2 == 147_456
+
+
+def test_one_shard_of_several_gives_no_total(tmp_path: Path) -> None:
+    metadata = tiny_gguf_metadata() | {"split.count": 9, "split.no": 0}
+    path = write_gguf(tmp_path / "m-00001-of-00009.gguf", metadata, tiny_gguf_tensors())
+    with pytest.raises(InputError, match="incomplete: shard 1 of 9"):
+        config_from_header(read_header(path), name="m")
+
+
+def test_the_header_and_not_the_name_says_how_it_is_stored(tmp_path: Path) -> None:
+    tensors = {name: one.astype(np.float16) for name, one in tiny_gguf_tensors().items()}
+    path = write_gguf(tmp_path / "x-Q4_0.gguf", tiny_gguf_metadata(), tensors)
+    read = read_header(path)
+    manifest = manifest_from_header(read, config_from_header(read, name="x"))
+    assert manifest.stored_bytes == 2 * manifest.parameters
+
+
+def test_a_window_shorter_than_the_context_is_described(tmp_path: Path) -> None:
+    layers = config(tmp_path, attention__sliding_window=64).layers
+    assert [one.attention.window for one in layers if one.attention.kind == "softmax"] == [64, 64]
 
 
 def test_mixed_storage_is_summed_tensor_by_tensor(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ PARAMETERS = {
     "llama-3.1-405b": 405_853_388_800,
     "mistral-7b-v0.3": 7_248_023_552,
     "mistral-nemo-12b": 12_247_782_400,
+    "mistral-7b-v0.1": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
     "qwen2.5-0.5b": 494_032_768,
     "qwen2.5-1.5b": 1_543_714_304,
     "qwen2.5-3b": 3_085_938_688,
@@ -30,11 +32,28 @@ PARAMETERS = {
     "qwen3-8b": 8_190_735_360,
     "qwen3-14b": 14_768_307_200,
     "qwen3-32b": 32_762_123_264,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-next-80b-a3b": 79_674_391_296,
+    "gemma-2-9b": 9_241_705_984,
+    "gemma-3-1b": 999_885_952,
+    "gemma-3-27b": 27_432_406_640 - 423_060_336,
+    "phi-3-mini-4k": 3_821_079_552,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v3": 671_026_404_352,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "gpt2": 124_439_808,
 }
 
 
 def test_every_preset_is_in_this_table() -> None:
     assert list(preset_names()) == list(PARAMETERS)
+
+
+def test_a_vision_tower_is_counted_apart() -> None:
+    vision = preset_config("gemma-3-27b").vision
+    assert vision is not None
+    assert vision.parameters == 423_060_336
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

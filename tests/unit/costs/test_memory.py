@@ -3,8 +3,8 @@
 import pytest
 
 from llmprof.architectures.manifest import manifest_from_config
+from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.memory import (
-    kv_bytes_per_token,
     kv_bytes_reserved,
     kv_bytes_used,
     memory_need,
