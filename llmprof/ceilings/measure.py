@@ -11,8 +11,10 @@ from llmprof.ceilings.bandwidth import measure_bandwidth
 from llmprof.ceilings.fixed_cost import measure_fixed_cost
 from llmprof.ceilings.matmul import measure_matmuls
 from llmprof.ceilings.quiet import is_contended
+from llmprof.devices.lookup import datasheet_of
 from llmprof.instruments.contention import ContentionMeter
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import Contention
@@ -50,13 +52,13 @@ def cached_ceilings(
     data = None if refresh else read_cached(_KIND, key)
     cached = None if data is None else _parse(data)
     if cached is not None and _still_holds(cached, environment, now):
-        return cached
+        return _with_datasheet(cached)
     progress.note("measuring the ceilings of this device (once, about 15 s)")
     ceilings = measure_ceilings(environment, device, progress=progress)
     write_cached(_KIND, key, ceilings.model_dump_json(indent=1).encode())
     if data is not None and cached is None:
-        return _with_caveats(ceilings, _corrupt_cache())
-    return ceilings
+        return _with_datasheet(_with_caveats(ceilings, _corrupt_cache()))
+    return _with_datasheet(ceilings)
 
 
 def measure_ceilings(
@@ -146,6 +148,13 @@ def _corrupt_cache() -> Caveat:
         code="ceilings-cache-corrupt",
         message="the cached ceilings of this device could not be read: measured again",
     )
+
+
+def _with_datasheet(ceilings: Ceilings) -> Ceilings:
+    """Looked up anew every time: the table of this version, not that of the one that measured."""
+    found = datasheet_of(ceilings.environment)
+    known = found if isinstance(found, Datasheet) else None
+    return ceilings.model_copy(update={"datasheet": known})
 
 
 def _with_caveats(ceilings: Ceilings, *more: Caveat) -> Ceilings:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
+from llmprof.renderers.datasheet_text import datasheet_sentence
 from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling
 from llmprof.schema.environment import Environment
 
@@ -21,6 +22,9 @@ def render_ceilings(ceilings: Ceilings, console: Console, *, now: datetime) -> N
     console.print(_compute_table(ceilings))
     console.print()
     console.print(Text(_fixed_cost(ceilings)))
+    if ceilings.datasheet:
+        sentence = datasheet_sentence(ceilings.datasheet)
+        console.print(Text(f"datasheet (stated, not measured): {sentence}"))
     for caveat in ceilings.caveats:
         remedy = f" ({caveat.remedy})" if caveat.remedy else ""
         console.print(Text(f"caveat {caveat.code}: {caveat.message}{remedy}"))
