@@ -79,6 +79,8 @@ class SkinnyCeiling(Record):
     rows: PositiveInt
     out_features: PositiveInt
     in_features: PositiveInt
+    level: str
+    """That the weights came from, as `BandwidthCeiling.level`."""
     bytes_per_s: PositiveFloat
     """Of weights as stored, scales and minimums included."""
     median_bytes_per_s: PositiveFloat
@@ -95,6 +97,9 @@ class AttentionCeiling(Record):
     """As stored: fp32, bf16, fp16, int8, fp8."""
     kind: Literal["flash", "standard"]
     context_tokens: PositiveInt
+    """Tokens attended to, the new one included."""
+    level: str
+    """That keys and values came from, as `BandwidthCeiling.level`."""
     sequences: PositiveInt
     heads: PositiveInt
     kv_heads: PositiveInt
@@ -197,6 +202,8 @@ class Ceilings(Record):
     collectives: tuple[CollectiveCeiling, ...] = ()
     parts_measured_at: dict[str, datetime] = Field(default_factory=dict)
     """When each of them was measured."""
+    contended_parts: tuple[str, ...] = ()
+    """Those of them that other processes disturbed: they may be too low, and age fast."""
     datasheet: Datasheet | None = None
     """What the vendor states; null for a device that the table does not know."""
 
