@@ -10,6 +10,7 @@ from llmprof.analysis.plausibility import plausibility_caveats
 from llmprof.analysis.roof import build_roof
 from llmprof.analysis.serving import measure_serving
 from llmprof.analysis.serving_caveats import serving_caveats
+from llmprof.analysis.telemetry import energy_per_token
 from llmprof.analysis.utilization import with_utilization
 from llmprof.analysis.validity import select_rounds
 from llmprof.analysis.verdict import judge_phase
@@ -56,6 +57,7 @@ def build_report(record: RunRecord) -> Report:
             *plausibility_caveats(record.ceilings, points, datasheet),
         ),
         headline=headline(cases, verdicts),
+        energy_per_token_j=energy_per_token(clean.rounds),
         datasheet=datasheet,
         no_datasheet=found.reason if isinstance(found, NoDatasheet) else None,
     )

@@ -9,6 +9,7 @@ import torch
 
 from llmprof.ceilings.attention import measure_attention
 from llmprof.ceilings.collectives import measure_collectives
+from llmprof.ceilings.gpm_calibration import measure_gpm
 from llmprof.ceilings.host_cost import measure_host_costs
 from llmprof.ceilings.measure import cached_ceilings, keep_ceilings, torch_threads
 from llmprof.ceilings.quiet import is_contended
@@ -30,9 +31,10 @@ class ExtraPart(StrEnum):
     HOST = "host"
     SUSTAINED = "sustained"
     COLLECTIVES = "collectives"
+    GPM = "gpm"
 
 
-USUAL: Final = (ExtraPart.SKINNY, ExtraPart.ATTENTION, ExtraPart.HOST)
+USUAL: Final = (ExtraPart.SKINNY, ExtraPart.ATTENTION, ExtraPart.HOST, ExtraPart.GPM)
 """Measured by `llmprof ceilings` unless it is told otherwise."""
 _SECONDS: Final[Mapping[ExtraPart, float]] = {
     ExtraPart.SKINNY: 4.0,
@@ -40,6 +42,7 @@ _SECONDS: Final[Mapping[ExtraPart, float]] = {
     ExtraPart.HOST: 2.0,
     ExtraPart.SUSTAINED: 10.0,
     ExtraPart.COLLECTIVES: 2.0,
+    ExtraPart.GPM: 1.0,
 }
 """Of measuring alone; memory to work on takes about as long again."""
 _MAX_AGE_CONTENDED: Final = timedelta(hours=1)
@@ -66,7 +69,7 @@ def complete_ceilings(
         refresh: measure the parts again.
         refresh_base: measure bandwidth, matmuls and fixed cost again.
         budget_s: seconds of measuring for the parts that are due together; each has its own
-            share by default, 11 s for the usual ones.
+            share by default, 12 s for the usual ones.
         processes: that take part in collectives.
         progress: told about each part.
         now: for the age.
@@ -121,6 +124,8 @@ def _measure(
         case ExtraPart.SUSTAINED:
             each = budget_s / len(ceilings.compute)
             return measure_sustained(ceilings.compute, device, seconds_each=each, progress=progress)
+        case ExtraPart.GPM:
+            return measure_gpm(environment, device, budget_s=budget_s)
         case ExtraPart.COLLECTIVES:
             return measure_collectives(
                 device, processes, threads=environment.threads, progress=progress

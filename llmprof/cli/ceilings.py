@@ -11,7 +11,7 @@ from llmprof.errors import InputError
 from llmprof.schema.settings import DEVICE_PATTERN
 
 BASE: Final = "base"
-USUAL: Final = (BASE, "skinny", "attention", "host")
+USUAL: Final = (BASE, "skinny", "attention", "host", "gpm")
 PARTS: Final = (*USUAL, "sustained", "collectives")
 
 
@@ -53,7 +53,8 @@ def ceilings(
     base is bandwidth per level of memory, FLOP/s per dtype and the fixed cost of an op: about 15 s,
     and all that a run needs. skinny and attention are the engine's own kernels in every format,
     host what a step costs in each execution mode, sustained the matmuls after seconds without a
-    pause, collectives what processes take to exchange. Everything is cached for 30 days per device,
+    pause, collectives what processes take to exchange, gpm what the DRAM counter of a GPU shows
+    under the read kernel. Everything is cached for 30 days per device,
     torch and threads. Copy counts the bytes of its source and its target, triad those of all three
     arrays; spread is the interquartile range over the median of the repeats. A level such as "LLC
     or DRAM" is one that neither size nor rate can tell.

@@ -139,10 +139,25 @@ def _collectives(ceilings: Ceilings) -> PartTable:
     )
 
 
+def _gpm(ceilings: Ceilings) -> PartTable:
+    return PartTable(
+        "DRAM counter (GPM) under the read kernel, of the theoretical bandwidth"
+        if ceilings.gpm
+        else "DRAM counter (GPM): this device has none that can be read",
+        ("activity", "time", "kernel"),
+        tuple(
+            (units.percent(one.dram_activity), units.seconds(one.measured_s), one.kernel)
+            for one in ceilings.gpm
+        ),
+        first_number=0,
+    )
+
+
 _TABLES: Final[dict[str, Callable[[Ceilings], PartTable]]] = {
     "skinny": _skinny,
     "attention": _attention,
     "host": _host,
     "sustained": _sustained,
     "collectives": _collectives,
+    "gpm": _gpm,
 }

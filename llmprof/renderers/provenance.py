@@ -2,6 +2,7 @@
 
 from llmprof import units
 from llmprof.renderers.datasheet_text import datasheet_sentence
+from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.what_ran import Fact
 from llmprof.renderers.wording import one_line
 from llmprof.schema.environment import CacheLevel, GpuInfo
@@ -23,6 +24,9 @@ def environment_facts(report: Report) -> tuple[Fact, ...]:
     if environment.gpu:
         found += _gpu_facts(environment.gpu)
     found.append(Fact("datasheet", _datasheet(report)))
+    if report.energy_per_token_j:
+        energy = point_and_interval(report.energy_per_token_j, lambda one: units.si(one, "J"))
+        found.append(Fact("energy", f"{energy} per token, whole device"))
     found += [
         Fact("system", f"{environment.os}, Python {environment.python}"),
         Fact("software", ", ".join(f"{k} {v}" for k, v in environment.versions.items())),

@@ -148,6 +148,16 @@ class CollectiveCeiling(Record):
     source: Source = Source.MEASURED
 
 
+class GpmCalibration(Record):
+    """DRAM activity that the device's counter shows while the read kernel runs: its full scale."""
+
+    dram_activity: PositiveFloat
+    """Of the theoretical bandwidth."""
+    measured_s: PositiveFloat
+    kernel: str
+    source: Source = Source.GPM
+
+
 class SkinnyReading(Record):
     """The engine's own matmul kernel at the rows of the run, weights streamed past the caches."""
 
@@ -195,11 +205,12 @@ class Ceilings(Record):
     fixed_cost: FixedCost
     caveats: tuple[Caveat, ...] = ()
     sustained: tuple[ComputeCeiling, ...] = ()
-    """These and the next four are measured when somebody asks for them; a run does not."""
+    """These and the next five are measured when somebody asks for them; a run does not."""
     skinny: tuple[SkinnyCeiling, ...] = ()
     attention: tuple[AttentionCeiling, ...] = ()
     host: tuple[HostCost, ...] = ()
     collectives: tuple[CollectiveCeiling, ...] = ()
+    gpm: tuple[GpmCalibration, ...] = ()
     parts_measured_at: dict[str, datetime] = Field(default_factory=dict)
     """When each of them was measured."""
     contended_parts: tuple[str, ...] = ()

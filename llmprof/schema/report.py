@@ -83,6 +83,8 @@ class Report(Record):
     verdicts: tuple[Verdict, ...]
     caveats: tuple[Caveat, ...]
     headline: str
+    energy_per_token_j: Estimate | None = None
+    """Of the whole device, per prompt or output token; null where it has no such counter."""
     datasheet: Datasheet | None = None
     """What the vendor states about the device; null where the table does not know it, or where the
     run had a part of it only."""

@@ -15,7 +15,9 @@ from llmprof.ceilings.attention import (
     measure_attention,
 )
 from llmprof.ceilings.timing import Stopwatch
-from llmprof.engine.attention import make_attention
+from llmprof.engine.attention import StandardAttention, make_attention
+from llmprof.engine.kv_cache import KvCache
+from llmprof.engine.step_batch import StepBatch
 from llmprof.schema.settings import AttentionKind
 from llmprof.store.progress import NullProgress
 from tests.unit.ceilings.factories import MIB, a_cpu, l3
@@ -61,15 +63,10 @@ def test_every_kernel_attends_to_the_same_tokens(
 def test_a_call_goes_on_where_the_last_one_stopped() -> None:
     seen: list[int] = []
     case = Case("contiguous", "bf16", 16)
-    module = make_attention(AttentionKind.STANDARD, "cpu")
 
-    class Listening:
-        decode_kernel = None
-        kernel = module.kernel
-        begin_step = staticmethod(module.begin_step)
-
+    class Listening(StandardAttention):
         def __call__(
-            self, query: torch.Tensor, cache: object, layer: int, step: object
+            self, query: torch.Tensor, cache: KvCache, layer: int, step: StepBatch
         ) -> torch.Tensor:
             seen.append(layer)
             return query
