@@ -262,6 +262,8 @@ class _Session:
         return round_.after or before
 
     def _round(self, index: int, before: CeilingReading, tracer: StepTracer) -> Round:
+        if isinstance(self.nvml, NvmlSession):
+            self.nvml.start()
         self.meter.start()
         self._run(tracer)
         contention = self.meter.stop()

@@ -59,6 +59,9 @@ class FakeNvml:
     NVML_CLOCK_SM = 1
     NVML_CLOCK_MEM = 2
     NVML_TEMPERATURE_GPU = 0
+    NVML_PERF_POLICY_POWER = 0
+    NVML_PERF_POLICY_THERMAL = 1
+    NVML_GPM_METRICS_GET_VERSION = 1
     nvmlMemory_v2 = 0x2000028  # noqa: N815 (pynvml's name)
 
     def __init__(self, *, uuid: str = "GPU-0b6e", failing: Iterable[str] = ()) -> None:
@@ -68,6 +71,11 @@ class FakeNvml:
         self.pids = [os.getpid()]
         self.power_mw = 350_500
         self.shutdowns = 0
+        self.energy_mj = 1_000_000
+        self.violation_ns = {0: 5_000_000_000, 1: 0}
+        self.has_gpm = True
+        self.gpm_percent = {2: 90.0, 3: 40.0, 5: 12.5, 10: 70.0}
+        self.gpm_returns: dict[int, int] = {}
         self._failing = set(failing)
         self._answers: dict[str, Callable[..., object]] = {
             "nvmlDeviceGetCount": lambda: 1,
@@ -89,6 +97,19 @@ class FakeNvml:
             "nvmlDeviceGetMigMode": lambda handle: [int(self.is_mig), int(self.is_mig)],
             "nvmlSystemGetDriverVersion": lambda: b"570.86",
             "nvmlShutdown": self._shutdown,
+            "nvmlDeviceGetTotalEnergyConsumption": lambda handle: self._of_board(
+                handle, self.energy_mj
+            ),
+            "nvmlDeviceGetViolationStatus": lambda handle, policy: SimpleNamespace(
+                violationTime=self.violation_ns[policy], referenceTime=0
+            ),
+            "nvmlGpmQueryDeviceSupport": lambda handle: SimpleNamespace(
+                isSupportedDevice=int(self.has_gpm)
+            ),
+            "nvmlGpmSampleAlloc": lambda: object(),
+            "nvmlGpmSampleGet": lambda handle, sample: sample,
+            "nvmlGpmSampleFree": lambda sample: None,
+            "nvmlGpmMetricsGet": self._gpm_metrics,
         }
 
     def __getattr__(self, name: str) -> Callable[..., object]:
@@ -122,6 +143,16 @@ class FakeNvml:
 
     def _processes(self, handle: str) -> list[Any]:
         return [SimpleNamespace(pid=pid) for pid in self.pids]
+
+    @staticmethod
+    def c_nvmlGpmMetricsGet_t() -> Any:  # noqa: N802 (pynvml's name)
+        blank = [SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(8)]
+        return SimpleNamespace(metrics=blank)
+
+    def _gpm_metrics(self, request: Any) -> None:
+        for metric in request.metrics[: request.numMetrics]:
+            metric.value = self.gpm_percent[metric.metricId]
+            metric.nvmlReturn = self.gpm_returns.get(metric.metricId, 0)
 
     def _shutdown(self) -> None:
         self.shutdowns += 1

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.phase_caveats import phase_caveats
+from llmprof.analysis.telemetry import held_back_caveats
 from llmprof.analysis.validity import RoundSelection
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Roof
@@ -19,7 +20,7 @@ def build_caveats(
     found = [*_of_run(record, roof), *record.caveats, *record.ceilings.caveats]
     for case in cases[:1]:
         found += [*_rejected("clean", case.clean), *_rejected("grouped", case.grouped)]
-        found += _throttled(case.clean)
+        found += [*_throttled(case.clean), *held_back_caveats(case.clean.rounds)]
     for case in cases:
         found += phase_caveats(case, roof)
     return tuple({(one.code, one.phase, one.message): one for one in found}.values())

@@ -6,12 +6,17 @@ from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
 from llmprof.analysis.phase_case import gather_phase
 from llmprof.analysis.phases import step_time_s
+from llmprof.analysis.plausibility import plausibility_caveats
 from llmprof.analysis.roof import build_roof
 from llmprof.analysis.serving import measure_serving
 from llmprof.analysis.serving_caveats import serving_caveats
+from llmprof.analysis.telemetry import energy_per_token
+from llmprof.analysis.utilization import with_utilization
 from llmprof.analysis.validity import select_rounds
 from llmprof.analysis.verdict import judge_phase
+from llmprof.devices.lookup import NoDatasheet, datasheet_of
 from llmprof.errors import InputError
+from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
 
@@ -29,6 +34,9 @@ def build_report(record: RunRecord) -> Report:
     cases = [case for case in gathered if case is not None]
     verdicts = tuple(judge_phase(record, case, roof) for case in cases)
     serving = measure_serving(record, clean.rounds)
+    found = datasheet_of(record.environment)
+    datasheet = found if isinstance(found, Datasheet) else None
+    points = tuple(with_utilization(point, datasheet) for case in cases for point in case.points)
     return Report(
         run=record,
         roof=roof,
@@ -36,15 +44,22 @@ def build_report(record: RunRecord) -> Report:
         latency=measure_latency(clean.rounds),
         serving=serving,
         costs=tuple(case.work.cost for case in cases if case.work is not None),
-        points=tuple(point for case in cases for point in case.points),
+        points=points,
         ledgers=tuple(
             build_ledger(case.phase, case.splits, case.measurement.step_s)
             for case in cases
             if case.splits is not None
         ),
         verdicts=verdicts,
-        caveats=(*build_caveats(record, cases, roof), *serving_caveats(record, serving)),
+        caveats=(
+            *build_caveats(record, cases, roof),
+            *serving_caveats(record, serving),
+            *plausibility_caveats(record.ceilings, points, datasheet),
+        ),
         headline=headline(cases, verdicts),
+        energy_per_token_j=energy_per_token(clean.rounds),
+        datasheet=datasheet,
+        no_datasheet=found.reason if isinstance(found, NoDatasheet) else None,
     )
 
 

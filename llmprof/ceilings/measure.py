@@ -11,8 +11,10 @@ from llmprof.ceilings.bandwidth import measure_bandwidth
 from llmprof.ceilings.fixed_cost import measure_fixed_cost
 from llmprof.ceilings.matmul import measure_matmuls
 from llmprof.ceilings.quiet import is_contended
+from llmprof.devices.lookup import datasheet_of
 from llmprof.instruments.contention import ContentionMeter
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import Contention
@@ -47,16 +49,22 @@ def cached_ceilings(
     progress = progress or NullProgress()
     now = now or datetime.now(UTC)
     key = _cache_key(environment)
-    data = None if refresh else read_cached(_KIND, key)
+    data = read_cached(_KIND, key)
     cached = None if data is None else _parse(data)
-    if cached is not None and _still_holds(cached, environment, now):
-        return cached
+    if not refresh and cached is not None and _still_holds(cached, environment, now):
+        return _with_datasheet(cached)
     progress.note("measuring the ceilings of this device (once, about 15 s)")
-    ceilings = measure_ceilings(environment, device, progress=progress)
+    ceilings = _carry_over(cached, measure_ceilings(environment, device, progress=progress))
+    keep_ceilings(ceilings)
+    if not refresh and data is not None and cached is None:
+        return _with_datasheet(_with_caveats(ceilings, _corrupt_cache()))
+    return _with_datasheet(ceilings)
+
+
+def keep_ceilings(ceilings: Ceilings) -> None:
+    """Write them to the user cache, for the device and software that they are of."""
+    key = _cache_key(ceilings.environment)
     write_cached(_KIND, key, ceilings.model_dump_json(indent=1).encode())
-    if data is not None and cached is None:
-        return _with_caveats(ceilings, _corrupt_cache())
-    return ceilings
 
 
 def measure_ceilings(
@@ -71,7 +79,7 @@ def measure_ceilings(
     share = _QUICK if quick else 1.0
     meter = ContentionMeter(environment.threads)
     meter.start()
-    with torch.inference_mode(), _torch_threads(environment.threads):
+    with torch.inference_mode(), torch_threads(environment.threads):
         progress.note("bandwidth of each level of memory")
         bandwidth, about_levels = measure_bandwidth(
             environment, device, budget_s=_BANDWIDTH_S * share
@@ -94,7 +102,8 @@ def measure_ceilings(
 
 
 @contextmanager
-def _torch_threads(threads: int) -> Iterator[None]:
+def torch_threads(threads: int) -> Iterator[None]:
+    """As many threads of torch; as before, after."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -107,6 +116,14 @@ def _cache_key(environment: Environment) -> str:
     """Two equal GPUs share a fingerprint but not their ceilings: they differ by 5 % and more."""
     device = "" if environment.gpu is None else f"-{environment.gpu.uuid}"
     return f"{environment.fingerprint}{device}-{_METHOD}"
+
+
+def _carry_over(old: Ceilings | None, new: Ceilings) -> Ceilings:
+    """What was measured on demand stays, with its own age: it has the same device and software."""
+    if old is None:
+        return new
+    parts = (*old.parts_measured_at, "parts_measured_at", "contended_parts")
+    return new.model_copy(update={part: getattr(old, part) for part in parts})
 
 
 def _parse(data: bytes) -> Ceilings | None:
@@ -146,6 +163,13 @@ def _corrupt_cache() -> Caveat:
         code="ceilings-cache-corrupt",
         message="the cached ceilings of this device could not be read: measured again",
     )
+
+
+def _with_datasheet(ceilings: Ceilings) -> Ceilings:
+    """Looked up anew every time: the table of this version, not that of the one that measured."""
+    found = datasheet_of(ceilings.environment)
+    known = found if isinstance(found, Datasheet) else None
+    return ceilings.model_copy(update={"datasheet": known})
 
 
 def _with_caveats(ceilings: Ceilings, *more: Caveat) -> Ceilings:

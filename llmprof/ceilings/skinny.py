@@ -10,6 +10,7 @@ from llmprof.ceilings.pool import Stream, random_tensor
 from llmprof.ceilings.timing import Stopwatch
 from llmprof.ceilings.weight_stream import Weight, WeightStream
 from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.dtypes import DTYPE_NAMES
 from llmprof.engine.linear import Linear
 
 Shape = tuple[int, int]
@@ -71,7 +72,7 @@ class SkinnyProbe:
         self,
         shapes: Sequence[Shape],
         rows: int,
-        stream: Stream,
+        stream: Stream | WeightStream,
         stopwatch: Stopwatch,
         *,
         working_set_bytes: int,
@@ -83,12 +84,11 @@ class SkinnyProbe:
         Without formats, weights are floats of that dtype. Runs every shape a few times.
         """
         self._rows = rows
-        self._weights = WeightStream(stream)
+        self._weights = stream if isinstance(stream, WeightStream) else WeightStream(stream)
         self._stopwatch = stopwatch
         self._make_product = make_product
-        self._device = str(stream.pool.device)
-        floats = Linear(stream.pool[:1].view(1, 1)).format
-        formats = formats or [floats] * len(shapes)
+        self._device = self._weights.device
+        formats = formats or [WeightFormat(DTYPE_NAMES[self._weights.dtype])] * len(shapes)
         per_step = step_bytes(shapes, formats, working_set_bytes)
         self._matrices = [self._matrix(*one) for one in zip(shapes, formats, per_step, strict=True)]
         self.read(0.0)

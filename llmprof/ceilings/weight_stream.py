@@ -33,6 +33,10 @@ class WeightStream:
         return self._stream.pool.dtype
 
     @property
+    def device(self) -> str:
+        return str(self._stream.pool.device)
+
+    @property
     def nbytes(self) -> int:
         """Of the stream: no weight may have more."""
         return self._stream.pool.nbytes

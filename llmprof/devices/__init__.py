@@ -1,1 +1,1 @@
-"""The datasheet table."""
+"""The datasheet table: what vendors state, dense, per form factor, each row with its source."""

@@ -21,6 +21,7 @@ def diagnose() -> Diagnosis:
         yield software.check_torch(build, runtime)
         yield gpu.check_cuda(build, runtime, seen)
         yield gpu.check_nvml(environment, seen)
+        yield gpu.check_gpm(environment)
         yield gpu.check_profiling_permission()
         yield machine.check_cores(environment)
         yield machine.check_memory(environment)

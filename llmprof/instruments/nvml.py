@@ -5,16 +5,13 @@ call that fails gives null and its reason, and never stops a measurement.
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
+from llmprof.instruments.gpm import GpmReading, GpmSampler, open_gpm
+from llmprof.instruments.nvml_counters import AccumulatedCounters, CounterReading
+from llmprof.instruments.nvml_questions import Questions
 from llmprof.schema.run import DeviceTelemetry
-
-_T = TypeVar("_T")
-
-_NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)
-"""What NVML writes into an unsigned field that it cannot fill (NVML_VALUE_NOT_AVAILABLE)."""
 
 _EVENT_REASONS = {
     0x001: "gpu_idle",
@@ -48,29 +45,6 @@ class NvmlDescription:
     max_sm_clock_hz: float | None
     mig: bool | None
     missing: dict[str, str]
-
-
-@dataclass(slots=True)
-class _Questions:
-    """Asks NVML one field at a time and keeps the reason of each failure."""
-
-    errors: tuple[type[Exception], ...]
-    missing: dict[str, str] = field(default_factory=dict)
-
-    def ask(self, name: str, *calls: Callable[[], _T]) -> _T | None:
-        """The first call that answers; the reason kept is that of the first that failed."""
-        for call in calls:
-            try:
-                answer = call()
-            except self.errors as error:
-                self.missing.setdefault(name, str(error))
-                continue
-            if answer in _NOT_AVAILABLE:
-                self.missing.setdefault(name, "the driver has no value for it")
-                continue
-            self.missing.pop(name, None)
-            return answer
-        return None
 
 
 def load_nvml() -> Any | NvmlUnavailable:
@@ -107,7 +81,7 @@ def open_nvml(
     if isinstance(library, NvmlUnavailable):
         return library
     names = (uuid,) if uuid.startswith(("GPU-", "MIG-")) else (f"GPU-{uuid}", f"MIG-{uuid}")
-    questions = _Questions((library.NVMLError, AttributeError))
+    questions = Questions((library.NVMLError, AttributeError))
     handle = questions.ask(
         "device", *(lambda n=name: library.nvmlDeviceGetHandleByUUID(n) for name in names)
     )
@@ -118,7 +92,7 @@ def open_nvml(
 
 
 class NvmlSession:
-    """One device: `describe()` once, `read()` before and after a round."""
+    """One device: `describe()` once; `start()`, a round, `read()`."""
 
     def __init__(self, nvml: Any, handle: Any, *, holds_context: bool) -> None:
         self._nvml = nvml
@@ -126,11 +100,27 @@ class NvmlSession:
         self._holds_context = holds_context
         self._errors = (nvml.NVMLError, AttributeError)
         self._board = self._board_of(handle)
+        self._counters = AccumulatedCounters(nvml, self._board)
+        # What memory is used is asked before GPM, which made that call fail on old drivers.
+        self._memory_used_bytes(Questions(self._errors))
+        self.gpm = open_gpm(nvml, handle, is_mig=self._is_mig)
+        self._started = False
+
+    def start(self) -> None:
+        """Open the interval that counters and activities of the next `read` are about."""
+        self._counters.start()
+        if isinstance(self.gpm, GpmSampler):
+            self.gpm.start()
+        self._started = True
 
     def read(self) -> DeviceTelemetry:
-        """Sensors now: clocks in Hz, power in W, memory in bytes without the driver's reserve."""
+        """Sensors now: clocks in Hz, power in W, memory in bytes without the driver's reserve.
+
+        Energy, time held back and activities are those since `start`; null where it was not called.
+        """
+        activity, counters = self._since_start()
         nvml, board = self._nvml, self._board
-        questions = _Questions(self._errors)
+        questions = Questions(self._errors)
         ask = questions.ask
         sm_mhz = ask("sm_clock_hz", lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM))
         memory_mhz = ask(
@@ -145,12 +135,30 @@ class NvmlSession:
             memory_used_bytes=self._memory_used_bytes(questions),
             event_reasons=self._event_reasons(questions),
             foreign_processes=self._foreign_processes(questions),
-            missing=questions.missing,
+            energy_j=counters.energy_j,
+            held_back_s=counters.held_back_s,
+            interval_s=counters.interval_s or None,
+            sm_activity=activity.sm_activity,
+            sm_occupancy=activity.sm_occupancy,
+            tensor_activity=activity.tensor_activity,
+            dram_activity=activity.dram_activity,
+            missing={**questions.missing, **counters.missing, **activity.missing},
         )
+
+    def _since_start(self) -> tuple[GpmReading, CounterReading]:
+        """Activities first: their window ends with the work."""
+        if not self._started:
+            return GpmReading(), CounterReading(None, {}, 0.0, {})
+        self._started = False
+        if isinstance(self.gpm, GpmSampler):
+            activity = self.gpm.stop()
+        else:
+            activity = GpmReading(missing={"gpm": self.gpm.reason})
+        return activity, self._counters.stop()
 
     def describe(self) -> NvmlDescription:
         nvml, board = self._nvml, self._board
-        questions = _Questions(self._errors)
+        questions = Questions(self._errors)
         ask = questions.ask
         driver = ask("driver_version", lambda: _text(nvml.nvmlSystemGetDriverVersion()))
         limit_mw = ask("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(board))
@@ -168,18 +176,22 @@ class NvmlSession:
 
     def close(self) -> None:
         """Leave the library; the session may not be used afterwards."""
-        _Questions(self._errors).ask("shutdown", self._nvml.nvmlShutdown)
+        if isinstance(self.gpm, GpmSampler):
+            self.gpm.close()
+        Questions(self._errors).ask("shutdown", self._nvml.nvmlShutdown)
 
     def _board_of(self, handle: Any) -> Any:
         """The whole GPU: a MIG instance has its own memory and processes, but no own clocks."""
-        ask = _Questions(self._errors).ask
-        if not ask("mig", lambda: bool(self._nvml.nvmlDeviceIsMigDeviceHandle(handle))):
+        ask = Questions(self._errors).ask
+        mig = ask("mig", lambda: bool(self._nvml.nvmlDeviceIsMigDeviceHandle(handle)))
+        self._is_mig = bool(mig)
+        if not mig:
             return handle
         parent = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle
         board = ask("board", lambda: parent(handle))
         return handle if board is None else board
 
-    def _temperature_celsius(self, questions: _Questions) -> float | None:
+    def _temperature_celsius(self, questions: Questions) -> float | None:
         nvml, board = self._nvml, self._board
         sensor = nvml.NVML_TEMPERATURE_GPU
         return questions.ask(
@@ -188,7 +200,7 @@ class NvmlSession:
             lambda: float(nvml.nvmlDeviceGetTemperatureV(board, sensor)),  # newer drivers
         )
 
-    def _memory_used_bytes(self, questions: _Questions) -> int | None:
+    def _memory_used_bytes(self, questions: Questions) -> int | None:
         # Only version 2 tells what is used apart from what the driver reserves, which can be 0.9 GB
         # of an idle device; there is no falling back to version 1, whose `used` holds both.
         nvml, handle = self._nvml, self._handle
@@ -197,7 +209,7 @@ class NvmlSession:
             lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used),
         )
 
-    def _event_reasons(self, questions: _Questions) -> tuple[str, ...]:
+    def _event_reasons(self, questions: Questions) -> tuple[str, ...]:
         nvml, board = self._nvml, self._board
         mask = questions.ask(
             "event_reasons",
@@ -207,7 +219,7 @@ class NvmlSession:
         bits = [1 << i for i in range((mask or 0).bit_length()) if (mask or 0) >> i & 1]
         return tuple(_EVENT_REASONS.get(bit, f"bit_{bit:#x}") for bit in bits)
 
-    def _foreign_processes(self, questions: _Questions) -> int | None:
+    def _foreign_processes(self, questions: Questions) -> int | None:
         name = "foreign_processes"
         listed = questions.ask(
             name, lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)

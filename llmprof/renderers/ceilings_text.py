@@ -1,5 +1,6 @@
 """The ceilings of a device in the terminal."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from rich.console import Console
@@ -7,23 +8,51 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
+from llmprof.renderers.ceilings_parts import PartTable, part_tables
+from llmprof.renderers.datasheet_text import datasheet_sentence
 from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling
 from llmprof.schema.environment import Environment
 
 
-def render_ceilings(ceilings: Ceilings, console: Console, *, now: datetime) -> None:
-    """Print the machine and the age, bandwidth by level, FLOP/s by dtype, alpha, and caveats."""
+def render_ceilings(
+    ceilings: Ceilings, console: Console, *, now: datetime, parts: Collection[str] = ("base",)
+) -> None:
+    """Print the machine and the age, a table per part, alpha, the datasheet, and caveats."""
     console.print(Text(_machine(ceilings.environment)))
     console.print(Text(_age(ceilings, now)))
+    if "base" in parts:
+        _print_base(ceilings, console)
+    for table in part_tables(ceilings, parts, now):
+        console.print()
+        console.print(Text(table.caption))
+        console.print(_as_rich(table))
+    if ceilings.datasheet:
+        sentence = datasheet_sentence(ceilings.datasheet)
+        console.print(Text(f"datasheet (stated, not measured): {sentence}"))
+    for caveat in ceilings.caveats:
+        remedy = f" ({caveat.remedy})" if caveat.remedy else ""
+        console.print(Text(f"caveat {caveat.code}: {caveat.message}{remedy}"))
+
+
+def _print_base(ceilings: Ceilings, console: Console) -> None:
     console.print()
     console.print(_bandwidth_table(ceilings))
     console.print()
     console.print(_compute_table(ceilings))
     console.print()
     console.print(Text(_fixed_cost(ceilings)))
-    for caveat in ceilings.caveats:
-        remedy = f" ({caveat.remedy})" if caveat.remedy else ""
-        console.print(Text(f"caveat {caveat.code}: {caveat.message}{remedy}"))
+
+
+def _as_rich(table: PartTable) -> Table:
+    """The last column is text and may wrap."""
+    last = len(table.columns) - 1
+    rich = Table(box=None, pad_edge=False)
+    for index, column in enumerate(table.columns):
+        is_number = table.first_number <= index < last
+        rich.add_column(column, justify="right" if is_number else "left", no_wrap=index < last)
+    for row in table.rows:
+        rich.add_row(*map(Text, row))
+    return rich
 
 
 def _machine(environment: Environment) -> str:

@@ -95,6 +95,8 @@ def _cost(report: Report, phase: Phase) -> dict[str, Cell]:
         "achieved_flops_per_s": point.achieved_flops_per_s.point if point else None,
         "achieved_bytes_per_s": point.achieved_bytes_per_s.point if point else None,
         "attainable_flops_per_s": point.attainable_flops_per_s if point else None,
+        "mfu": point.mfu if point else None,
+        "mbu": point.mbu if point else None,
     }
 
 

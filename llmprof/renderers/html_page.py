@@ -98,7 +98,8 @@ def _roofline(report: Report) -> Figure:
     )
     caption = (
         "Measured ceilings (solid: read bandwidth and matmul, their interval as a band; thin: the "
-        f"skinny matmul of a decode step) and where each phase stands below them. {HOW_TO_READ}"
+        "skinny matmul of a decode step; dashed: the datasheet, where it is known) and where each "
+        f"phase stands below them. {HOW_TO_READ}"
     )
     return Figure(svg, caption, _with_rows(points_table(report)))
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.report import Roof, RooflinePoint
 
 
@@ -36,7 +37,9 @@ class LogWindow:
         return float(self.low_intensity * 10 ** (across * self.decades_across))
 
 
-def window_around(roof: Roof | None, points: Sequence[RooflinePoint]) -> LogWindow:
+def window_around(
+    roof: Roof | None, points: Sequence[RooflinePoint], datasheet: Datasheet | None = None
+) -> LogWindow:
     """Every point with its bar and its cap, the ridge and the flat roof, with room on each side.
 
     Points that achieved nothing have no place on a logarithmic axis: leave them out before.
@@ -48,6 +51,8 @@ def window_around(roof: Roof | None, points: Sequence[RooflinePoint]) -> LogWind
     if roof:
         intensities += [roof.ridge_flops_per_byte / 4, roof.ridge_flops_per_byte * 4]
         rates += [roof.matmul_flops_per_s.high, roof.matmul_flops_per_s.low / 30]
+        peak = datasheet.flops_per_s.get(roof.matmul_dtype) if datasheet else None
+        rates += [peak] if peak else []
     return LogWindow(
         low_intensity=min(intensities, default=0.1) / 2,
         high_intensity=max(intensities, default=100.0) * 2,

@@ -1,6 +1,8 @@
 """Where the numbers come from: machine, software, kernels, settings and the tool's own cost."""
 
 from llmprof import units
+from llmprof.renderers.datasheet_text import datasheet_sentence
+from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.what_ran import Fact
 from llmprof.renderers.wording import one_line
 from llmprof.schema.environment import CacheLevel, GpuInfo
@@ -21,6 +23,10 @@ def environment_facts(report: Report) -> tuple[Fact, ...]:
     ]
     if environment.gpu:
         found += _gpu_facts(environment.gpu)
+    found.append(Fact("datasheet", _datasheet(report)))
+    if report.energy_per_token_j:
+        energy = point_and_interval(report.energy_per_token_j, lambda one: units.si(one, "J"))
+        found.append(Fact("energy", f"{energy} per token, whole device"))
     found += [
         Fact("system", f"{environment.os}, Python {environment.python}"),
         Fact("software", ", ".join(f"{k} {v}" for k, v in environment.versions.items())),
@@ -45,6 +51,12 @@ def _memory(report: Report) -> str:
     environment = report.run.environment
     total = units.byte_count(environment.memory_bytes)
     return f"{total}, {units.byte_count(environment.memory_available_bytes)} available"
+
+
+def _datasheet(report: Report) -> str:
+    if report.datasheet is None:
+        return f"none, so no MFU and no MBU: {report.no_datasheet or 'not looked up'}"
+    return datasheet_sentence(report.datasheet)
 
 
 def _yes_or_no(value: bool | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llmprof import units
+from llmprof.renderers.datasheet_lines import draw_datasheet
 from llmprof.renderers.figure_style import (
     BAND,
     INK,
@@ -63,10 +64,11 @@ def roofline_figure(report: Report, kind: str, *, provenance: bool = True) -> by
             )
         )
         points = placeable(report.points)
-        window = window_around(report.roof, points)
+        window = window_around(report.roof, points, report.datasheet)
         _prepare(axes, window)
         if report.roof:
             _draw_roof(axes, report.roof, window)
+            draw_datasheet(axes, report, window)
         for point in points:
             _draw_point(axes, point)
         _draw_labels(axes, points, window)

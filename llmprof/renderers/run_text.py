@@ -8,6 +8,7 @@ from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.bars import ledger_bar, ledger_legend
+from llmprof.renderers.datasheet_text import utilization
 from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.roofline_text import roofline_lines, roofline_table
 from llmprof.renderers.serving_text import serving_lines
@@ -23,7 +24,7 @@ from llmprof.renderers.wording import (
 )
 from llmprof.schema.ledger import GroupEntry, Ledger
 from llmprof.schema.measurement import Caveat, PhaseMeasurement
-from llmprof.schema.report import Report
+from llmprof.schema.report import Report, RooflinePoint
 from llmprof.schema.verdict import Limit, Verdict
 
 SCREEN_LINES = 40
@@ -100,7 +101,8 @@ def _phases(report: Report, width: int) -> list[Text]:
     for phase in report.phases:
         verdict = next((v for v in report.verdicts if v.phase is phase.phase), None)
         ledger = next((led for led in report.ledgers if led.phase is phase.phase), None)
-        lines += [Text(), *wrap(_phase_title(phase, verdict), width)]
+        point = next((p for p in report.points if p.label == phase.phase.value), None)
+        lines += [Text(), *wrap(_phase_title(phase, verdict, point), width)]
         if verdict:
             lines += wrap(_answers(verdict), width)
         if ledger:
@@ -108,7 +110,9 @@ def _phases(report: Report, width: int) -> list[Text]:
     return lines
 
 
-def _phase_title(phase: PhaseMeasurement, verdict: Verdict | None) -> Text:
+def _phase_title(
+    phase: PhaseMeasurement, verdict: Verdict | None, point: RooflinePoint | None
+) -> Text:
     title = Text()
     title.append(f"{phase.phase.value.upper()} ", "bold")
     title.append(point_and_interval(phase.step_s, units.seconds), "bold")
@@ -120,6 +124,8 @@ def _phase_title(phase: PhaseMeasurement, verdict: Verdict | None) -> Text:
     if verdict and verdict.roof_fraction:
         fraction = point_and_interval(verdict.roof_fraction, units.percent)
         title.append(f" · {fraction} of its roof")
+    if point and (shares := utilization(point)):
+        title.append(f" · {shares}")
     return title
 
 

@@ -67,7 +67,8 @@ def _estimate_cells(estimate: Estimate, unit: str) -> tuple[str, str, str]:
 
 
 def points_table(report: Report) -> Table:
-    """The marks of the roofline in figures."""
+    """The marks of the roofline in figures; MFU and MBU where the datasheet is known."""
+    stated = report.datasheet is not None
     return Table(
         caption=(
             "Points of the roofline: work counted from shapes, time measured "
@@ -82,8 +83,12 @@ def points_table(report: Report) -> Table:
             "of its roof",
             "interval",
             "of the step",
+            *(("MFU", "MBU") if stated else ()),
         ),
-        rows=tuple(_point_row(point) for point in report.points),
+        rows=tuple(
+            (*_point_row(point), *(_utilization_cells(point) if stated else ()))
+            for point in report.points
+        ),
         keys=tuple(point_key(point) for point in report.points),
     )
 
@@ -100,6 +105,14 @@ def _point_row(point: RooflinePoint) -> tuple[str, ...]:
         interval(point.roof_fraction, units.percent),
         units.percent(point.time_share),
     )
+
+
+def _utilization_cells(point: RooflinePoint) -> tuple[str, str]:
+    """Of the datasheet's peaks."""
+    mfu, mbu = (
+        "no peak" if share is None else units.percent(share) for share in (point.mfu, point.mbu)
+    )
+    return mfu, mbu
 
 
 def parts_table(ledger: Ledger) -> Table:

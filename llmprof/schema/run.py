@@ -137,6 +137,19 @@ class DeviceTelemetry(Record):
     memory_used_bytes: NonNegativeInt | None = None
     event_reasons: tuple[str, ...] = ()
     foreign_processes: NonNegativeInt | None = None
+    energy_j: NonNegativeFloat | None = None
+    """Of the whole device during the round, by its own counter."""
+    held_back_s: dict[str, NonNegativeFloat] = Field(default_factory=dict)
+    """Time of the round in which the device held its clocks back, by cause (power, thermal), by
+    its own counters."""
+    interval_s: NonNegativeFloat | None = None
+    """That energy and time held back are about."""
+    sm_activity: NonNegativeFloat | None = None
+    """Share of multiprocessors with a warp, mean over the round; GPM, of all processes."""
+    sm_occupancy: NonNegativeFloat | None = None
+    tensor_activity: NonNegativeFloat | None = None
+    dram_activity: NonNegativeFloat | None = None
+    """Of the theoretical bandwidth: compare it with what a read kernel reaches, which is below 1."""
     missing: dict[str, str] = Field(default_factory=dict)
 
 

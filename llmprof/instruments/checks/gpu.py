@@ -5,6 +5,7 @@ from pathlib import Path
 
 from llmprof.instruments.checks.outcome import missing, ok, warn
 from llmprof.instruments.checks.software import TorchRuntime
+from llmprof.instruments.gpm import GpmUnavailable
 from llmprof.instruments.libraries import TorchBuild
 from llmprof.instruments.nvml import NvmlUnavailable, gpu_names, load_nvml, open_nvml
 from llmprof.instruments.system_file import read_text
@@ -84,6 +85,25 @@ def check_nvml(environment: Environment, seen: GpusSeen) -> Check | None:
         fields = ", ".join(f"{field} ({why})" for field, why in telemetry.missing.items())
         return warn(name, f"not readable here: {fields}")
     return ok(name, "clocks, power, temperature, memory and processes are readable")
+
+
+def check_gpm(environment: Environment) -> Check | None:
+    """Whether DRAM and tensor activity can be read while a run is measured; None without a GPU."""
+    name = "GPU activity"
+    if environment.gpu is None:
+        return None
+    session = open_nvml(environment.gpu.uuid, holds_context=False)
+    if isinstance(session, NvmlUnavailable):
+        return missing(name, session.reason, "Check the driver")
+    gpm = session.gpm
+    session.close()
+    if isinstance(gpm, GpmUnavailable):
+        return missing(
+            name,
+            f"DRAM, tensor and SM activity are not readable: {gpm.reason}",
+            "Count bytes with ncu and `llmprof ncu` instead",
+        )
+    return ok(name, "DRAM, tensor and SM activity are readable (GPM)")
 
 
 def check_profiling_permission(root: Path = Path("/")) -> Check | None:

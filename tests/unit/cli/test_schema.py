@@ -12,6 +12,7 @@ NAMES = [
     "generation",
     "ceilings",
     "quality",
+    "ncu",
     "diagnosis",
     "listing",
     "settings",

@@ -86,6 +86,29 @@ def test_sensors_of_an_unknown_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.status == "missing"
 
 
+def activity(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml) -> Check | None:
+    monkeypatch.setattr(
+        gpu,
+        "open_nvml",
+        lambda uuid, holds_context: open_nvml(uuid, holds_context=holds_context, nvml=nvml),
+    )
+    return gpu.check_gpm(an_environment(gpu=a_gpu(uuid=nvml.uuid)))
+
+
+def test_activity_counters_or_the_reason_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = activity(monkeypatch, FakeNvml())
+    assert check is not None
+    assert check.status == "ok"
+    older = FakeNvml()
+    older.has_gpm = False
+    for nvml in (older, FakeNvml(failing=["nvmlGpmSampleAlloc"]), FakeNvml(uuid="MIG-1")):
+        check = activity(monkeypatch, nvml)
+        assert check is not None
+        assert check.status == "missing"
+        assert "ncu" in (check.remedy or "")
+    assert gpu.check_gpm(an_environment()) is None
+
+
 def test_no_gpu_needs_no_sensors_and_a_gpu_without_nvml_has_none() -> None:
     assert gpu.check_nvml(an_environment(), NO_GPU) is None
     check = gpu.check_nvml(an_environment(), DRIVER_ONLY)
