@@ -12,6 +12,7 @@ from llmprof.schema.measurement import Caveat
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.record import Record
 from llmprof.schema.settings import RunConfig
+from llmprof.schema.trace import Trace
 
 
 class Tool(Record):
@@ -244,6 +245,10 @@ class RunRecord(Record):
     """The clean pass."""
     grouped: tuple[Round, ...]
     counted: tuple[CountedStep, ...]
+    traced: tuple[Round, ...] = ()
+    """The rounds of the tracing pass."""
+    trace: Trace | None = None
+    """Ops of the traced rounds; null without a tracing pass."""
     own_cost: OwnCost
     output_sha256: str | None
     """Hash over the output ids of the first round; every round must give the same."""
