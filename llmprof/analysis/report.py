@@ -4,6 +4,8 @@ from llmprof.analysis.caveats import build_caveats
 from llmprof.analysis.headline import headline
 from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
+from llmprof.analysis.op_caveats import op_caveats
+from llmprof.analysis.op_table import tabulate_ops
 from llmprof.analysis.phase_case import gather_phase
 from llmprof.analysis.phases import step_time_s
 from llmprof.analysis.roof import build_roof
@@ -28,6 +30,8 @@ def build_report(record: RunRecord) -> Report:
     gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
     cases = [case for case in gathered if case is not None]
     verdicts = tuple(judge_phase(record, case, roof) for case in cases)
+    tables = [tabulate_ops(record, case) for case in cases]
+    ops = tuple(table for table in tables if table is not None)
     serving = measure_serving(record, clean.rounds)
     return Report(
         run=record,
@@ -42,15 +46,20 @@ def build_report(record: RunRecord) -> Report:
             for case in cases
             if case.splits is not None
         ),
+        ops=ops,
         verdicts=verdicts,
-        caveats=(*build_caveats(record, cases, roof), *serving_caveats(record, serving)),
+        caveats=(
+            *build_caveats(record, cases, roof),
+            *op_caveats(ops),
+            *serving_caveats(record, serving),
+        ),
         headline=headline(cases, verdicts),
     )
 
 
 def _check_times(record: RunRecord) -> None:
     """Every rate divides by a step's time."""
-    for one in (*record.rounds, *record.grouped):
+    for one in (*record.rounds, *record.grouped, *record.traced):
         if any(step_time_s(sample) <= 0 for sample in one.steps):
             raise InputError(
                 f"run {record.id} holds a step that took no time (round {one.index})",

@@ -14,7 +14,7 @@ Formula = Callable[..., int]
 """Called as torch calls its own: the operator's arguments, and `out_val` by keyword."""
 
 _MATRIX_WORK = re.compile(
-    r"(?<!o)mm(_|$)|gemm|linear|matmul|attention|attn|conv(olution|\d|_|$)|mv(_|$)|dot(_|$)"
+    r"(?<!o)mm(_|$)|gemm|linear|mat(mul|vec)|attention|attn|conv(olution|\d|_|$)|mv(_|$)|dot(_|$)"
 )
 _NO_MATRIX_WORK = re.compile(r"upsample|interpolate")
 

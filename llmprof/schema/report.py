@@ -13,6 +13,7 @@ from llmprof.schema.measurement import (
     PhaseMeasurement,
     Source,
 )
+from llmprof.schema.ops import PhaseOps
 from llmprof.schema.record import Record
 from llmprof.schema.run import RunRecord
 from llmprof.schema.serving import ServingMeasurement
@@ -79,6 +80,8 @@ class Report(Record):
     """One per phase, at its median step."""
     points: tuple[RooflinePoint, ...]
     ledgers: tuple[Ledger, ...]
+    ops: tuple[PhaseOps, ...] = ()
+    """Empty without a tracing pass."""
     verdicts: tuple[Verdict, ...]
     caveats: tuple[Caveat, ...]
     headline: str

@@ -1,0 +1,33 @@
+"""What a reader must know to read a table of ops correctly."""
+
+from collections.abc import Iterable, Sequence
+
+from llmprof import units
+from llmprof.schema.measurement import Caveat
+from llmprof.schema.ops import PhaseOps
+
+MAX_UNMAPPED_FRACTION = 0.05
+MAX_EXCESS = 0.03
+"""Of the clean step: by so much the traced ops may take longer than the whole of it."""
+
+
+def op_caveats(tables: Sequence[PhaseOps]) -> tuple[Caveat, ...]:
+    return tuple(caveat for table in tables for caveat in _of_phase(table))
+
+
+def _of_phase(table: PhaseOps) -> Iterable[Caveat]:
+    if table.unmapped_fraction > MAX_UNMAPPED_FRACTION:
+        yield Caveat(
+            code="trace-unmapped",
+            message=f"{units.percent(table.unmapped_fraction)} of the traced op time belongs to no "
+            "op group: the table of ops does not show where it goes",
+            phase=table.phase,
+        )
+    if table.between_s < -MAX_EXCESS * table.step_s:
+        yield Caveat(
+            code="trace-slower",
+            message=f"the traced ops take {units.ratio(table.busy_s.point / table.step_s)} the clean "
+            "step: their times and losses are those of a slower moment",
+            remedy="Quiet the machine and run again.",
+            phase=table.phase,
+        )
