@@ -105,8 +105,9 @@ def load_frames(reference: str | Path) -> RunFrames:
     Raises:
         InputError: none or several match, or the file is damaged.
     """
-    is_file = isinstance(reference, Path)
-    return RunFrames(find_run(str(reference.absolute()) if is_file else str(reference)))
+    if isinstance(reference, Path):
+        reference = str(reference.absolute())  # a name alone would be taken for an id
+    return RunFrames(find_run(reference))
 
 
 def _passes(record: RunRecord) -> dict[str, Sequence[Round]]:

@@ -6,6 +6,7 @@ from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
 from llmprof.analysis.op_caveats import op_caveats
 from llmprof.analysis.op_table import tabulate_ops
+from llmprof.analysis.own_cost import own_cost_caveats, own_cost_share
 from llmprof.analysis.phase_case import gather_phase
 from llmprof.analysis.phases import step_time_s
 from llmprof.analysis.roof import build_roof
@@ -32,6 +33,7 @@ def build_report(record: RunRecord) -> Report:
     verdicts = tuple(judge_phase(record, case, roof) for case in cases)
     tables = [tabulate_ops(record, case) for case in cases]
     ops = tuple(table for table in tables if table is not None)
+    own = own_cost_share(record, [case.measurement for case in cases])
     serving = measure_serving(record, clean.rounds)
     return Report(
         run=record,
@@ -46,11 +48,13 @@ def build_report(record: RunRecord) -> Report:
             for case in cases
             if case.splits is not None
         ),
+        own_cost=own,
         ops=ops,
         verdicts=verdicts,
         caveats=(
             *build_caveats(record, cases, roof),
             *op_caveats(ops),
+            *own_cost_caveats(own),
             *serving_caveats(record, serving),
         ),
         headline=headline(cases, verdicts),

@@ -1,11 +1,14 @@
 """What an operator is that torch dispatches: a kernel, several, or none."""
 
 import functools
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._C import DispatchKey
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
+
+Operator = OpOverload[..., Any] | HigherOrderOperator
+"""What a dispatch mode is given: `flex_attention` is of the second kind."""
 
 COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
@@ -28,17 +31,26 @@ _NO_KERNEL = frozenset(
 )
 
 
-def launches_kernel(func: OpOverload[..., Any]) -> bool:
+def operator_of(func: Operator) -> object:
+    """What formulas are kept by: all overloads of a name together."""
+    return func if isinstance(func, HigherOrderOperator) else func.overloadpacket
+
+
+def launches_kernel(func: Operator) -> bool:
     """Whether it does work: not a view, an allocation or a question."""
+    if isinstance(func, HigherOrderOperator):
+        return True
     return not func.is_view and str(func.overloadpacket) not in _NO_KERNEL
 
 
-def runs_as_parts(func: OpOverload[..., Any], args: tuple[Any, ...]) -> bool:
+def runs_as_parts(func: Operator, args: tuple[Any, ...]) -> TypeGuard[OpOverload[..., Any]]:
     """Whether torch itself would run `func` as other operators on this device.
 
     Under inference mode composites (`aten.linear`, `aten.scaled_dot_product_attention`) arrive
     whole. One that has a kernel of its own for the device runs as that kernel.
     """
+    if isinstance(func, HigherOrderOperator):
+        return False
     device = next((a.device.type for a in args if isinstance(a, torch.Tensor)), "cpu")
     return _is_composite(func, device)
 

@@ -4,10 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from llmprof.instruments.dispatched_op import COMPOSITE, launches_kernel, runs_as_parts
+from llmprof.instruments.dispatched_op import (
+    COMPOSITE,
+    Operator,
+    launches_kernel,
+    operator_of,
+    runs_as_parts,
+)
 from llmprof.instruments.flop_formulas import formula_table, looks_like_matrix_work
 from llmprof.schema.cost import OpGroup, Phase, StepShape
 from llmprof.schema.run import CountedOp, CountedStep
@@ -28,6 +33,8 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     operators that launch no kernel are left out. Never time a recorded step: every operator takes
     a detour through Python.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,7 +64,7 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self,
-        func: OpOverload[..., Any],
+        func: Operator,
         types: tuple[type, ...],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -76,12 +83,13 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _tally(
-        self, func: OpOverload[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
+        self, func: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     ) -> None:
-        name = str(func.overloadpacket)
+        operator = operator_of(func)
+        name = str(operator)
         tally = self._tallies.setdefault((name, self._group), _Tally())
         tally.calls += 1
-        formula = self._formulas.get(func.overloadpacket)
+        formula = self._formulas.get(operator)
         if formula is not None:
             tally.flops = (tally.flops or 0) + int(formula(*args, **kwargs, out_val=out))
         elif looks_like_matrix_work(name):

@@ -5,11 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from llmprof.instruments.clock import NS_PER_S, Clock
-from llmprof.instruments.dispatched_op import COMPOSITE, launches_kernel, runs_as_parts
+from llmprof.instruments.dispatched_op import (
+    COMPOSITE,
+    Operator,
+    launches_kernel,
+    operator_of,
+    runs_as_parts,
+)
 from llmprof.instruments.step_ops import OpEvent, StepOps
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.run import StepSample
@@ -31,6 +36,7 @@ class OpTimeline(TorchDispatchMode):  # type: ignore[no-untyped-call]
     wants_groups = True
     wants_ops = True
     """See `engine.probe`."""
+    supports_higher_order_operators = True
 
     def __init__(self, clock: Clock, origin_ns: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -96,7 +102,7 @@ class OpTimeline(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self,
-        func: OpOverload[..., Any],
+        func: Operator,
         types: tuple[type, ...],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -112,7 +118,7 @@ class OpTimeline(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         end_ns = self._now()
         if launches_kernel(func):
-            name = str(func.overloadpacket)
+            name = str(operator_of(func))
             self._ops.append(OpEvent(name, self._group, start_ns, end_ns))
         return out
 

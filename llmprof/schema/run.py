@@ -195,7 +195,10 @@ class OwnCost(Record):
     whole from a step."""
     seconds_per_empty_call: NonNegativeFloat = 0.0
     """What a pair of empty hooks costs: every step of the clean pass holds it."""
+    seconds_per_step: NonNegativeFloat = 0.0
+    """What the hooks at the boundaries of a step cost it in every pass."""
     sampler_cpu_s: NonNegativeFloat = 0.0
+    """CPU time of threads that read sensors during the clean rounds, all together."""
 
 
 class EngineDescription(Record):
