@@ -27,7 +27,6 @@ from llmprof.instruments.nvml import NvmlSession, open_nvml
 from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import resolve_threads, snapshot
-from llmprof.instruments.step_ops import StepOps
 from llmprof.instruments.timelines import TRACED_ROUNDS, Timeline, TracingPass
 from llmprof.instruments.tracer import GroupTracer, StepTracer
 from llmprof.schema.ceilings import CeilingReading, Ceilings
@@ -264,7 +263,7 @@ class _Session:
         if Pass.TRACING not in self.config.measure.passes:
             return
         tracing = TracingPass(self.clock, self.timer, self.origin_ns)
-        steps: list[tuple[StepOps, ...]] = []
+        steps = []
         for index in range(TRACED_ROUNDS):
             self.progress.update("tracing", index, TRACED_ROUNDS)
             timeline = tracing.timeline()

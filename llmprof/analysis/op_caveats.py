@@ -5,14 +5,33 @@ from collections.abc import Iterable, Sequence
 from llmprof import units
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.ops import PhaseOps
+from llmprof.schema.run import RunRecord
 
 MAX_UNMAPPED_FRACTION = 0.05
 MAX_EXCESS = 0.03
 """Of the clean step: by so much the traced ops may take longer than the whole of it."""
 
 
-def op_caveats(tables: Sequence[PhaseOps]) -> tuple[Caveat, ...]:
-    return tuple(caveat for table in tables for caveat in _of_phase(table))
+def op_caveats(record: RunRecord, tables: Sequence[PhaseOps]) -> tuple[Caveat, ...]:
+    return (
+        *_untraced(record, tables),
+        *(caveat for table in tables for caveat in _of_phase(table)),
+    )
+
+
+def _untraced(record: RunRecord, tables: Sequence[PhaseOps]) -> Iterable[Caveat]:
+    """A profiler that may not record kernels gives none, and no error."""
+    if record.trace is None:
+        return
+    shown = {table.phase for table in tables}
+    for phase in record.phases:
+        if phase not in shown:
+            yield Caveat(
+                code="trace-empty",
+                message="the tracing pass recorded no op of this phase, or no ceiling beside it",
+                remedy="On CUDA, see that CUPTI may record (llmprof doctor).",
+                phase=phase,
+            )
 
 
 def _of_phase(table: PhaseOps) -> Iterable[Caveat]:

@@ -53,7 +53,7 @@ def build_report(record: RunRecord) -> Report:
         verdicts=verdicts,
         caveats=(
             *build_caveats(record, cases, roof),
-            *op_caveats(ops),
+            *op_caveats(record, ops),
             *own_cost_caveats(own),
             *serving_caveats(record, serving),
         ),

@@ -127,6 +127,13 @@ def test_without_a_formula_no_rate_of_arithmetic_is_claimed() -> None:
     assert "lib.gemm" in caveat.message
 
 
+def test_a_trace_without_ops_says_so() -> None:
+    """As of a profiler that may not record kernels."""
+    report = build_report(traced(a_run_record([PLAN], noise=0.0, model=False), ()))
+    assert report.ops == ()
+    assert "trace-empty" in {caveat.code for caveat in report.caveats}
+
+
 def test_a_run_without_a_tracing_pass_has_no_table() -> None:
     assert build_report(a_run_record([PLAN], model=False)).ops == ()
 
