@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from llmprof import units
+from llmprof.analysis.validity import select_rounds
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.ops import PhaseOps
 from llmprof.schema.run import RunRecord
@@ -15,6 +16,7 @@ MAX_EXCESS = 0.03
 def op_caveats(record: RunRecord, tables: Sequence[PhaseOps]) -> tuple[Caveat, ...]:
     return (
         *_untraced(record, tables),
+        *_contended(record, tables),
         *(caveat for table in tables for caveat in _of_phase(table)),
     )
 
@@ -34,6 +36,20 @@ def _untraced(record: RunRecord, tables: Sequence[PhaseOps]) -> Iterable[Caveat]
             )
 
 
+def _contended(record: RunRecord, tables: Sequence[PhaseOps]) -> Iterable[Caveat]:
+    """Of three rounds one that was disturbed moves the median already."""
+    reasons = select_rounds(record.traced).reasons
+    for table in tables if reasons else ():
+        yield Caveat(
+            code="trace-contended",
+            message=f"{len(reasons)} of {len(record.traced)} traced rounds were disturbed "
+            f"({', '.join(sorted(set(reasons.values())))}): the times of single ops are those of a "
+            "busy machine",
+            remedy="Stop other programs, or give the run fewer threads (execution.threads).",
+            phase=table.phase,
+        )
+
+
 def _of_phase(table: PhaseOps) -> Iterable[Caveat]:
     if table.unmapped_fraction > MAX_UNMAPPED_FRACTION:
         yield Caveat(
@@ -48,5 +64,14 @@ def _of_phase(table: PhaseOps) -> Iterable[Caveat]:
             message=f"the traced ops take {units.ratio(table.busy_s.point / table.step_s)} the clean "
             "step: their times and losses are those of a slower moment",
             remedy="Quiet the machine and run again.",
+            phase=table.phase,
+        )
+    above = [entry for entry in table.entries if entry.loss_s.point < -MAX_EXCESS * table.step_s]
+    if above:
+        names = ", ".join(f"{entry.op} of {entry.group.value}" for entry in above)
+        yield Caveat(
+            code="trace-above-roof",
+            message=f"{names}: faster than the roof, so bytes that a cache served are counted, or the "
+            "ceiling beside the traced rounds was read too low; their loss is shown as it is",
             phase=table.phase,
         )

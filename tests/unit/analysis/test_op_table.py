@@ -4,12 +4,13 @@ import pytest
 
 from llmprof.analysis.report import build_report
 from llmprof.analysis.trace_times import host_wait_s
+from llmprof.renderers.ops_text import ops_text
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
 from llmprof.schema.ledger import Side
 from llmprof.schema.ops import OpEntry, PhaseOps
 from llmprof.schema.run import CountedOp, RunRecord
 from llmprof.schema.trace import OpTimeline, Trace, TraceClock, TracedOp
-from tests.records import OpPlan, PhasePlan, a_run_record
+from tests.records import QUIET, OpPlan, PhasePlan, a_run_record
 from tests.step_plans import ALPHA_S, MATMUL_FLOPS_PER_S, READ_BYTES_PER_S
 from tests.traces import traced
 
@@ -125,6 +126,21 @@ def test_without_a_formula_no_rate_of_arithmetic_is_claimed() -> None:
     assert report.points == ()
     (caveat,) = [one for one in report.caveats if one.code == "no-flop-formula"]
     assert "lib.gemm" in caveat.message
+
+
+def test_an_op_above_its_roof_and_a_busy_machine_are_named() -> None:
+    """3.3 ms of arithmetic at the ceiling, done in 1 ms."""
+    record = traced(a_run_record([PLAN], noise=0.0, model=False), ((PRODUCT, 1e-3),))
+    caveats = {one.code: one.message for one in build_report(record).caveats}
+    assert "aten.mm of down_projection" in caveats["trace-above-roof"]
+    assert "trace-contended" not in caveats
+    busy = QUIET.model_copy(update={"run_queue_fraction": 0.5, "worst_thread_fraction": 0.5})
+    rounds = tuple(one.model_copy(update={"contention": busy}) for one in record.traced)
+    report = build_report(record.model_copy(update={"traced": rounds}))
+    assert "trace-contended" in {one.code for one in report.caveats}
+    text = ops_text(report, 200)
+    assert "aten.mm of down_projection: faster than the roof" in text
+    assert "3 of 3 traced rounds were disturbed" in text
 
 
 def test_a_trace_without_ops_says_so() -> None:
