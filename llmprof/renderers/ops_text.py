@@ -62,7 +62,8 @@ def _lines(table: PhaseOps, doubts: Sequence[str], width: int) -> list[Text]:
 def _shown(table: PhaseOps) -> tuple[list[OpEntry], list[OpEntry]]:
     """The largest losses, and every op that takes a notable share of the step; then the others."""
     notable_s = NOTABLE_SHARE * table.step_s
-    shown, rest = [], []
+    shown: list[OpEntry] = []
+    rest: list[OpEntry] = []
     for index, entry in enumerate(table.entries):
         notable = index < ROWS_PER_PHASE or entry.time_s.point >= notable_s
         (shown if notable else rest).append(entry)
