@@ -1,19 +1,21 @@
 """The pipeline: settings in, one RunRecord out. Read this file first."""
 
-import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
 
 from llmprof import __version__, units
+from llmprof.analysis.settling import has_settled, phase_medians, steady_step_s
 from llmprof.architectures.source import resolve_model
 from llmprof.ceilings.live import LiveCeilings
 from llmprof.ceilings.measure import cached_ceilings
 from llmprof.engine.device import resolve_device
 from llmprof.engine.engine import Engine
+from llmprof.engine.kernels.launch import observed_calls
 from llmprof.engine.open_workload import open_workload
-from llmprof.engine.probe import Probe
+from llmprof.engine.probe import Probe, wants_ops
 from llmprof.engine.unused_settings import check_all_used
 from llmprof.engine.workload import StepUse, Workload
 from llmprof.errors import MeasurementFailedError
@@ -22,9 +24,10 @@ from llmprof.instruments.clock import HostClock, device_timer
 from llmprof.instruments.contention import ContentionMeter
 from llmprof.instruments.host_memory import host_memory
 from llmprof.instruments.nvml import NvmlSession, open_nvml
-from llmprof.instruments.op_recorder import OpRecorder
+from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import resolve_threads, snapshot
+from llmprof.instruments.timelines import TRACED_ROUNDS, Timeline, TracingPass
 from llmprof.instruments.tracer import GroupTracer, StepTracer
 from llmprof.schema.ceilings import CeilingReading, Ceilings
 from llmprof.schema.cost import Phase
@@ -41,14 +44,14 @@ from llmprof.schema.run import (
     Warmup,
 )
 from llmprof.schema.settings import Pass, RunConfig
+from llmprof.schema.trace import Trace
 from llmprof.store.progress import NullProgress, Progress
 from llmprof.store.runs import new_run_id
 
-SETTLED_WITHIN = 0.03
-"""Warm-up ends when two rounds in a row differ by less than this share in their median step."""
-MIN_WARMUP_ROUNDS = 2
 MAX_WARMUP_ROUNDS = 8
 BUSY_RUN_QUEUE_FRACTION = 0.15
+
+_UNOBSERVED = nullcontext()
 
 Injection = Callable[[Probe], Probe]
 """Wraps the observer of every round to add a known cost: the test of the ledger itself."""
@@ -139,6 +142,8 @@ def measure(
         rounds=tuple(session.rounds),
         grouped=tuple(session.grouped),
         counted=session.counted,
+        traced=tuple(session.traced),
+        trace=session.trace,
         own_cost=session.own_cost(),
         output_sha256=session.output_sha256,
         phases=workload.phases,
@@ -168,6 +173,8 @@ class _Session:
     rounds: list[Round] = field(default_factory=list)
     grouped: list[Round] = field(default_factory=list)
     counted: tuple[CountedStep, ...] = ()
+    traced: list[Round] = field(default_factory=list)
+    trace: Trace | None = None
     warmup: Warmup = field(default_factory=lambda: Warmup(rounds=0, settled=None))
     caveats: list[Caveat] = field(default_factory=list)
     output_sha256: str | None = None
@@ -201,12 +208,12 @@ class _Session:
             self.meter.start()
             self._run(tracer)
             self._tell_if_busy(self.meter.stop())
-            history.append(_phase_medians(tracer.samples()))
-            settled = wanted == "auto" and _has_settled(history)
+            history.append(phase_medians(tracer.samples()))
+            settled = wanted == "auto" and has_settled(history)
         self.warmup = Warmup(
             rounds=len(history),
             settled=settled if wanted == "auto" else None,
-            step_s=tuple(_steady_step_s(medians) for medians in history),
+            step_s=tuple(steady_step_s(medians) for medians in history),
         )
 
     def _tell_if_busy(self, contention: Contention) -> None:
@@ -228,7 +235,7 @@ class _Session:
         recorder = OpRecorder()
         with recorder:
             self.workload.run_round(recorder)
-        self.counted = _first_and_last_of_each_phase(recorder.steps())
+        self.counted = first_and_last_of_each_phase(recorder.steps())
 
     def measure_rounds(self) -> None:
         """Clean and grouped rounds in turn, each between two live readings of the ceilings."""
@@ -241,6 +248,7 @@ class _Session:
                 if Pass.GROUPED in self.config.measure.passes:
                     reading = self._grouped_round(index, reading)
             self.progress.update("rounds", total, total)
+            self._trace_rounds(reading)
             self.before_saving()
         except (KeyboardInterrupt, MeasurementFailedError) as stop:
             self.before_saving()
@@ -249,6 +257,21 @@ class _Session:
             self.failed = isinstance(stop, MeasurementFailedError)
             why = f"failed ({stop})" if self.failed else "interrupted"
             self.interrupted = f"{why} after {len(self.rounds)} of {total} rounds"
+
+    def _trace_rounds(self, reading: CeilingReading) -> None:
+        """Time every op of a few rounds, last of all: recording may leave the process slower."""
+        if Pass.TRACING not in self.config.measure.passes:
+            return
+        tracing = TracingPass(self.clock, self.timer, self.origin_ns)
+        steps = []
+        for index in range(TRACED_ROUNDS):
+            self.progress.update("tracing", index, TRACED_ROUNDS)
+            timeline = tracing.timeline()
+            round_ = self._round(index, reading, timeline, _observed(timeline))
+            self.traced.append(round_)
+            steps.append(timeline.steps())
+            reading = round_.after or reading
+        self.trace = tracing.trace(steps)
 
     def _clean_round(self, index: int, before: CeilingReading) -> CeilingReading:
         round_ = self._round(index, before, self._step_tracer())
@@ -261,11 +284,18 @@ class _Session:
         self.grouped.append(round_)
         return round_.after or before
 
-    def _round(self, index: int, before: CeilingReading, tracer: StepTracer) -> Round:
+    def _round(
+        self,
+        index: int,
+        before: CeilingReading,
+        tracer: StepTracer | Timeline,
+        around: AbstractContextManager[object] = _UNOBSERVED,
+    ) -> Round:
         if isinstance(self.nvml, NvmlSession):
             self.nvml.start()
         self.meter.start()
-        self._run(tracer)
+        with around:
+            self._run(tracer)
         contention = self.meter.stop()
         telemetry = self.nvml.read() if isinstance(self.nvml, NvmlSession) else None
         details = self.workload.round_details()
@@ -304,6 +334,14 @@ class _Session:
         return self.live.read((self.clock.now_ns() - self.origin_ns) / 1e9)
 
 
+@contextmanager
+def _observed(timeline: Timeline) -> Iterator[None]:
+    """While a traced round runs, and not while the ceilings are read after it."""
+    own_kernels = observed_calls(timeline) if wants_ops(timeline) else nullcontext()
+    with own_kernels, timeline:
+        yield
+
+
 def _with_use(samples: tuple[StepSample, ...], uses: tuple[StepUse, ...]) -> tuple[StepSample, ...]:
     """How full cache and batch were, beside each step's time."""
     if not uses:
@@ -312,34 +350,3 @@ def _with_use(samples: tuple[StepSample, ...], uses: tuple[StepUse, ...]) -> tup
         sample.model_copy(update={"kv": use.kv, "batch": use.batch})
         for sample, use in zip(samples, uses, strict=True)
     )
-
-
-def _phase_medians(steps: tuple[StepSample, ...]) -> dict[Phase, float]:
-    phases = dict.fromkeys(step.shape.phase for step in steps)
-    return {
-        phase: statistics.median(step.duration_s for step in steps if step.shape.phase is phase)
-        for phase in phases
-    }
-
-
-def _steady_step_s(medians: dict[Phase, float]) -> float:
-    """Of decode steps where there are any."""
-    return medians.get(Phase.DECODE) or next(iter(medians.values()))
-
-
-def _has_settled(history: list[dict[Phase, float]]) -> bool:
-    """Two rounds in a row agree in every phase."""
-    if len(history) < MIN_WARMUP_ROUNDS:
-        return False
-    before, last = history[-2:]
-    return all(
-        phase in before and abs(last[phase] / before[phase] - 1) < SETTLED_WITHIN for phase in last
-    )
-
-
-def _first_and_last_of_each_phase(steps: tuple[CountedStep, ...]) -> tuple[CountedStep, ...]:
-    kept: list[CountedStep] = []
-    for phase in Phase:
-        of_phase = [step for step in steps if step.shape.phase is phase]
-        kept += of_phase[:1] + of_phase[1:][-1:]
-    return tuple(kept)

@@ -13,7 +13,7 @@ from llmprof.analysis.roofline import (
 )
 from llmprof.analysis.splits import PhaseSplits, split_phase
 from llmprof.analysis.step_split import StepWork
-from llmprof.analysis.step_work import median_step_work
+from llmprof.analysis.step_work import formulas_missing, median_step_work
 from llmprof.analysis.validity import RoundSelection
 from llmprof.schema.cost import Phase
 from llmprof.schema.measurement import Estimate, PhaseMeasurement
@@ -34,10 +34,14 @@ class PhaseCase:
     work: StepWork | None
     splits: PhaseSplits | None
     roof_fraction: Estimate | None
+    missing_formulas: tuple[str, ...] = ()
+    """Matrix operators that ran and whose FLOPs nobody can count: no FLOP/s is claimed then."""
 
     @property
     def points(self) -> tuple[RooflinePoint, ...]:
-        """Empty without readings, or for a step that has no least time."""
+        """Empty without readings or FLOPs, or for a step that has no least time."""
+        if self.missing_formulas:
+            return ()
         if self.work is None or self.rates is None or self.roof_fraction is None:
             return ()
         whole = Timing(time_s=self.measurement.step_s, roof_fraction=self.roof_fraction, share=1.0)
@@ -69,6 +73,7 @@ def gather_phase(
         work=work,
         splits=splits,
         roof_fraction=fraction,
+        missing_formulas=() if work is None else formulas_missing(record, work.cost.shape),
     )
 
 

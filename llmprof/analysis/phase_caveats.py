@@ -24,6 +24,7 @@ def phase_caveats(case: PhaseCase, roof: Roof | None) -> Iterable[Caveat]:
     yield from _negative_losses(case)
     yield from _cache_resident(case, roof)
     yield from _without_ceiling(case)
+    yield from _without_formula(case)
 
 
 def _few_rounds(case: PhaseCase) -> Iterable[Caveat]:
@@ -149,5 +150,16 @@ def _without_ceiling(case: PhaseCase) -> Iterable[Caveat]:
             message=f"no matmul ceiling was measured for {', '.join(missing)}: judged by that of "
             f"{case.rates.matmul_dtype}",
             remedy="Run `llmprof ceilings --refresh`.",
+            phase=case.phase,
+        )
+
+
+def _without_formula(case: PhaseCase) -> Iterable[Caveat]:
+    if case.missing_formulas:
+        yield Caveat(
+            code="no-flop-formula",
+            message=f"no FLOP formula for {', '.join(case.missing_formulas)}, which looks like matrix "
+            "work: no FLOP/s is given",
+            remedy="Register one with torch (torch.utils.flop_counter.register_flop_formula).",
             phase=case.phase,
         )

@@ -4,6 +4,9 @@ from llmprof.analysis.caveats import build_caveats
 from llmprof.analysis.headline import headline
 from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
+from llmprof.analysis.op_caveats import op_caveats
+from llmprof.analysis.op_table import tabulate_ops
+from llmprof.analysis.own_cost import own_cost_caveats, own_cost_share
 from llmprof.analysis.phase_case import gather_phase
 from llmprof.analysis.phases import step_time_s
 from llmprof.analysis.plausibility import plausibility_caveats
@@ -33,6 +36,9 @@ def build_report(record: RunRecord) -> Report:
     gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
     cases = [case for case in gathered if case is not None]
     verdicts = tuple(judge_phase(record, case, roof) for case in cases)
+    tables = [tabulate_ops(record, case) for case in cases]
+    ops = tuple(table for table in tables if table is not None)
+    own = own_cost_share(record, [case.measurement for case in cases])
     serving = measure_serving(record, clean.rounds)
     found = datasheet_of(record.environment)
     datasheet = found if isinstance(found, Datasheet) else None
@@ -50,9 +56,13 @@ def build_report(record: RunRecord) -> Report:
             for case in cases
             if case.splits is not None
         ),
+        own_cost=own,
+        ops=ops,
         verdicts=verdicts,
         caveats=(
             *build_caveats(record, cases, roof),
+            *op_caveats(record, ops),
+            *own_cost_caveats(own),
             *serving_caveats(record, serving),
             *plausibility_caveats(record.ceilings, points, datasheet),
         ),
@@ -65,7 +75,7 @@ def build_report(record: RunRecord) -> Report:
 
 def _check_times(record: RunRecord) -> None:
     """Every rate divides by a step's time."""
-    for one in (*record.rounds, *record.grouped):
+    for one in (*record.rounds, *record.grouped, *record.traced):
         if any(step_time_s(sample) <= 0 for sample in one.steps):
             raise InputError(
                 f"run {record.id} holds a step that took no time (round {one.index})",

@@ -17,7 +17,7 @@ from llmprof.schema.run import CountedStep, Round, RunRecord
 def median_step_work(record: RunRecord, rounds: Sequence[Round], phase: Phase) -> StepWork | None:
     """Work of the phase's median step; None where no cost is stated and no model is known."""
     shape = median_shape(rounds, phase)
-    cost = _cost(record, shape)
+    cost = cost_of(record, shape)
     if cost is None:
         return None
     counted = counted_step(record, shape)
@@ -40,11 +40,19 @@ def counted_step(record: RunRecord, shape: StepShape) -> CountedStep | None:
     return min(same_phase, key=distance, default=None)
 
 
+def formulas_missing(record: RunRecord, shape: StepShape) -> tuple[str, ...]:
+    """Matrix operators that ran in such a step and whose FLOPs nobody can count."""
+    counted = counted_step(record, shape)
+    if counted is None:
+        return ()
+    return tuple(dict.fromkeys(op.op for op in counted.ops if op.missing_formula))
+
+
 def _context_tokens(shape: StepShape) -> int:
     return shape.cached_tokens + shape.new_tokens
 
 
-def _cost(record: RunRecord, shape: StepShape) -> StepCost | None:
+def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
     """As stated by the workload, or from the model's shape and its weights as they are stored."""
     for stated in record.stated_costs:
         if stated.shape.phase == shape.phase:

@@ -55,9 +55,14 @@ Outputs = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Write a report; the suffix picks the format (.html .md .json .csv .png .svg .pdf).",
+        help="Write a report; the suffix picks the format (.html .md .json .csv .png .svg .pdf; "
+        ".trace.json for Perfetto, .ops.csv for the table of ops).",
         show_default=False,
     ),
+]
+Ops = Annotated[
+    bool,
+    typer.Option("--ops", help="Show the ops of each phase, by the time that each could save."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]

@@ -40,6 +40,7 @@ def report(
             show_default=False,
         ),
     ] = None,
+    ops: options.Ops = False,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -52,14 +53,20 @@ def report(
       llmprof report @last -o report.html -o roofline.svg
 
       llmprof report @last~1 @last --format csv
+
+      llmprof report @last -o decode.trace.json    (open it at ui.perfetto.dev)
     """
+    from llmprof.renderers.base import suffix_of
+
     outputs = [Path(path) for path in output or []]
     wanted = _stdout_format(format, json=json)
     _check(outputs, wanted, num_runs=len(runs), force=force)
     with _damage_explained(runs):
         reports = _judged(runs)
-        files = [(path, _rendered(reports, path.suffix)) for path in outputs]
-        text = _text(reports, wanted) if wanted or not outputs else ""
+        if ops:
+            _require_ops(reports)
+        files = [(path, _rendered(reports, suffix_of(path.name))) for path in outputs]
+        text = _text(reports, wanted, ops=ops) if wanted or ops or not outputs else ""
     _write(files)
     sys.stdout.write(text)
 
@@ -79,13 +86,13 @@ def _stdout_format(format: str | None, *, json: bool) -> str | None:
 
 def _check(outputs: Sequence[Path], wanted: str | None, *, num_runs: int, force: bool) -> None:
     """Find a wrong format or an unwritable file before any run is read."""
-    from llmprof.renderers.base import check_suffix
+    from llmprof.renderers.base import check_suffix, suffix_of
     from llmprof.store.outputs import check_writable
 
     if wanted:
         check_suffix(wanted, num_runs=num_runs)
     for path in outputs:
-        check_suffix(path.suffix, num_runs=num_runs)
+        check_suffix(suffix_of(path.name), num_runs=num_runs)
         check_writable(path, force=force)
 
 
@@ -128,16 +135,26 @@ def _rendered(reports: "Sequence[Report]", suffix: str) -> bytes:
     return render_all(reports, suffix)
 
 
-def _text(reports: "Sequence[Report]", suffix: str | None) -> str:
+def _require_ops(reports: "Sequence[Report]") -> None:
+    from llmprof.renderers.base import require_ops
+
+    for judged in reports:
+        require_ops(judged)
+
+
+def _text(reports: "Sequence[Report]", suffix: str | None, *, ops: bool) -> str:
     """What goes to stdout: exactly one document, or the summaries."""
     if suffix:
         return _rendered(reports, suffix).decode()
+    from llmprof.renderers.ops_text import render_ops
     from llmprof.renderers.run_text import render_run
 
     console = streams.result_console()
     with console.capture() as captured:
         for judged in reports:
             render_run(judged, console, footer=f"run {judged.run.id}")
+            if ops:
+                render_ops(judged, console)
     return captured.get()
 
 

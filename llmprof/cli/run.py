@@ -11,7 +11,7 @@ import typer
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
 from llmprof.errors import MeasurementFailedError
-from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, RunConfig
+from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass, RunConfig
 from llmprof.store.settings_file import load_settings
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def run(
     device: options.Device = None,
     threads: options.Threads = None,
     sets: options.Sets = None,
+    ops: options.Ops = False,
     output: options.Outputs = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -62,6 +63,7 @@ def run(
 
     Ctrl-C, SIGTERM and SIGHUP end it with 130, an error in a later round with 6: the rounds measured
     so far are saved, marked partial.
+    --ops, and outputs that show ops, add a tracing pass to measure.passes.
     Of a settings file, `gate` is for llmprof gate and changes nothing here; any other setting
     without effect is refused.
 
@@ -86,13 +88,14 @@ def run(
         model, {key: value for key, value in flags.items() if value is not None}, sets or []
     )
     outputs = [Path(path) for path in output or []]
+    config = _with_tracing(config) if ops or _show_ops(outputs) else config
     _check_outputs(outputs, force=force)
 
     with signals_interrupt() as interrupts:
         record, saved = _measured(config, interrupts, quiet=quiet)
         try:
             interrupts.release()
-            _tell(record, saved, outputs, json=json)
+            _tell(record, saved, outputs, ops=ops, json=json)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
     if record.failed:
@@ -118,30 +121,48 @@ def _measured(
     return record, save_run(record)
 
 
-def _tell(record: "RunRecord", saved: Path, outputs: Sequence[Path], *, json: bool) -> None:
+def _tell(
+    record: "RunRecord", saved: Path, outputs: Sequence[Path], *, ops: bool, json: bool
+) -> None:
     from llmprof.analysis.report import build_report
-    from llmprof.renderers.base import render
+    from llmprof.renderers.base import render, suffix_of
+    from llmprof.renderers.ops_text import render_ops
     from llmprof.renderers.run_text import render_run
     from llmprof.store.outputs import write_atomic
 
     report = build_report(record)
     for path in outputs:
-        write_atomic(path, render(report, path.suffix))
+        write_atomic(path, render(report, suffix_of(path.name)))
     if json:
         streams.print_json(report)
-    else:
-        render_run(report, streams.result_console(), footer=_footer(saved, outputs))
+        return
+    console = streams.result_console()
+    render_run(report, console, footer=_footer(saved, outputs))
+    if ops:
+        render_ops(report, console)
+
+
+def _with_tracing(config: RunConfig) -> RunConfig:
+    passes = dict.fromkeys((*config.measure.passes, Pass.TRACING))
+    measure = config.measure.model_copy(update={"passes": tuple(passes)})
+    return config.model_copy(update={"measure": measure})
+
+
+def _show_ops(outputs: Sequence[Path]) -> bool:
+    from llmprof.renderers.base import OF_OPS, suffix_of
+
+    return any(suffix_of(path.name) in OF_OPS for path in outputs)
 
 
 def _check_outputs(outputs: list[Path], *, force: bool) -> None:
     """Find an unwritable path or an unknown format before anything is measured."""
-    from llmprof.renderers.base import check_suffix
+    from llmprof.renderers.base import check_suffix, suffix_of
     from llmprof.store.outputs import check_writable
     from llmprof.store.runs import check_runs_writable
 
     check_runs_writable()
     for path in outputs:
-        check_suffix(path.suffix)
+        check_suffix(suffix_of(path.name))
         check_writable(path, force=force)
 
 

@@ -1,6 +1,6 @@
 """Where a workload can be observed. The default observer does nothing."""
 
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from llmprof.schema.cost import OpGroup, StepShape
 
@@ -16,6 +16,22 @@ class Probe(Protocol):
     def step_end(self) -> None: ...
     def group_begin(self, group: OpGroup) -> None: ...
     def group_end(self) -> None: ...
+
+
+class OpProbe(Probe, Protocol):
+    """Also told about each kernel of the engine's own, wherever it is started from.
+
+    Operators of torch are seen by torch's own means. `name` is as torch spells it, `llmprof.matvec`;
+    ops may nest, and then the outermost is what runs.
+    """
+
+    def op_begin(self, name: str) -> None: ...
+    def op_end(self) -> None: ...
+
+
+def wants_ops(probe: Probe) -> TypeGuard[OpProbe]:
+    """Whether it has the hooks of an `OpProbe`: a replay then goes kernel by kernel."""
+    return bool(getattr(probe, "wants_ops", False))
 
 
 def wants_groups(probe: Probe) -> bool:

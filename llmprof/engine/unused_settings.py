@@ -9,7 +9,6 @@ from llmprof.schema.settings import (
     BatchingPolicy,
     KvLayout,
     LengthDistribution,
-    Pass,
     RunConfig,
     WorkloadKind,
 )
@@ -57,9 +56,6 @@ def _idle(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:
         yield ("kv_cache.block_tokens",), because, "Set kv_cache.layout=paged"
     this_version = "this version of llmprof run"
     yield ("measure.confirm",), f"{this_version} confirms no verdict", "Set it to false"
-    if Pass.TRACING in config.measure.passes:
-        possible = "Name clean, grouped and counting"
-        yield ("measure.passes",), f"{this_version} has no tracing pass", possible
 
 
 def _idle_in_the_workload(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:

@@ -5,16 +5,17 @@ Source of the argument orders: aten/src/ATen/native/native_functions.yaml of PyT
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
+from torch._higher_order_ops.flex_attention import flex_attention
 from torch.utils.flop_counter import flop_registry
 
 Formula = Callable[..., int]
 """Called as torch calls its own: the operator's arguments, and `out_val` by keyword."""
 
 _MATRIX_WORK = re.compile(
-    r"(?<!o)mm(_|$)|gemm|linear|matmul|attention|attn|conv(olution|\d|_|$)|mv(_|$)|dot(_|$)"
+    r"(?<!o)mm(_|$)|gemm|linear|mat(mul|vec)|attention|attn|conv(olution|\d|_|$)|mv(_|$)|dot(_|$)"
 )
 _NO_MATRIX_WORK = re.compile(r"upsample|interpolate")
 
@@ -26,7 +27,11 @@ def formula_table() -> dict[object, Formula]:
     """
     own = {
         getattr(namespace, name): formula
-        for namespace, formulas in ((torch.ops.aten, _OWN), (torch.ops.llmprof, _KERNELS))
+        for namespace, formulas in (
+            (torch.ops.aten, _OWN),
+            (torch.ops.llmprof, _KERNELS),
+            (torch.ops.torch_attn, _VARLEN),
+        )
         for name, formula in formulas.items()
         if hasattr(namespace, name)
     }
@@ -34,7 +39,7 @@ def formula_table() -> dict[object, Formula]:
         getattr(torch.ops.aten, f"{name}_"): flop_registry[getattr(torch.ops.aten, name)]
         for name in ("addmm", "baddbmm")
     }
-    return {**flop_registry, **own, **in_place}
+    return {**flop_registry, **own, **in_place, flex_attention: _attention}
 
 
 def looks_like_matrix_work(name: str) -> bool:
@@ -78,6 +83,32 @@ def _decode_attention(
     return 4 * int(context_lens.sum()) * query.shape[1] * query.shape[2]
 
 
+def _varlen_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seq_q: torch.Tensor,
+    cu_seq_k: torch.Tensor | None,
+    *args: Any,
+    seqused_k: torch.Tensor | None = None,
+    **_: Any,
+) -> int:
+    """Full rectangles of sequences of their own lengths, packed one after the other.
+
+    query [tokens, heads, dims]; the lengths are differences of the cumulated ones, and of keys in a
+    cache (`seqused_k`) as many as are used of each. Source: torch.nn.attention.varlen.
+    """
+    used = args[_SEQUSED_K] if len(args) > _SEQUSED_K else seqused_k
+    cumulated = cu_seq_q if cu_seq_k is None else cu_seq_k
+    key_lens = cumulated.diff() if used is None else used
+    pairs = int((cu_seq_q.diff().long() * key_lens.long()).sum())
+    return 2 * pairs * query.shape[1] * (query.shape[-1] + value.shape[-1])
+
+
+def _varlen_attention_out(_out: torch.Tensor, *args: Any, **kwargs: Any) -> int:
+    return _varlen_attention(*args, **kwargs)
+
+
 def _added_matrix_product(
     _added: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any
 ) -> int:
@@ -89,6 +120,15 @@ def _matrix_vector(matrix: torch.Tensor, *_: Any, **__: Any) -> int:
     """For matrix [rows, in] and vector [in], or two vectors of one size."""
     return 2 * matrix.numel()
 
+
+_SEQUSED_K: Final = 6
+"""Its place after the cumulated lengths: max_q, max_k, is_causal, scale, window_size, enable_gqa."""
+
+_VARLEN: Mapping[str, Formula] = {
+    "_varlen_attn": _varlen_attention,
+    "_varlen_attn_out": _varlen_attention_out,
+}
+"""There once torch.nn.attention.varlen has been imported."""
 
 _KERNELS: Mapping[str, Formula] = {
     "matvec": _packed_matrix_product,

@@ -4,34 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch._C import DispatchKey
-from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from llmprof.instruments.flop_formulas import formula_table, looks_like_matrix_work
-from llmprof.schema.cost import OpGroup, StepShape
-from llmprof.schema.run import CountedOp, CountedStep
-
-_COMPOSITE = DispatchKey.CompositeImplicitAutograd
-
-_NO_KERNEL = frozenset(
-    {
-        # allocations, and new descriptions of old storage that the schema does not call views
-        "aten.empty",
-        "aten.empty_like",
-        "aten.empty_strided",
-        "aten.new_empty",
-        "aten.new_empty_strided",
-        "aten._unsafe_view",
-        "aten.detach_",
-        "aten.squeeze_",
-        "aten.unsqueeze_",
-        "aten.transpose_",
-        "aten.t_",
-        "prim.device",
-    }
+from llmprof.instruments.dispatched_op import (
+    COMPOSITE,
+    Operator,
+    launches_kernel,
+    operator_of,
+    runs_as_parts,
 )
+from llmprof.instruments.flop_formulas import formula_table, looks_like_matrix_work
+from llmprof.schema.cost import OpGroup, Phase, StepShape
+from llmprof.schema.run import CountedOp, CountedStep
 
 
 @dataclass(slots=True)
@@ -50,10 +34,11 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     a detour through Python.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._formulas: Mapping[object, Callable[..., int]] = formula_table()
-        self._composite: dict[tuple[OpOverload[..., Any], str], bool] = {}
         self._shape: StepShape | None = None
         self._group = OpGroup.OTHER
         self._tallies: dict[tuple[str, OpGroup], _Tally] = {}
@@ -79,7 +64,7 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self,
-        func: OpOverload[..., Any],
+        func: Operator,
         types: tuple[type, ...],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -88,45 +73,36 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self._shape is None:
             return func(*args, **kwargs)
-        if self._is_composite(func, args):
+        if runs_as_parts(func, args):
             with self:
                 # not func.decompose, which prefers Python rewrites that torch itself does not run
-                return func._op_dk(_COMPOSITE, *args, **kwargs)
+                return func._op_dk(COMPOSITE, *args, **kwargs)
         out = func(*args, **kwargs)
-        if not func.is_view and str(func.overloadpacket) not in _NO_KERNEL:
+        if launches_kernel(func):
             self._tally(func, args, kwargs, out)
         return out
 
-    def _is_composite(self, func: OpOverload[..., Any], args: tuple[Any, ...]) -> bool:
-        """Whether torch itself would run `func` as other operators on this device.
-
-        Under inference mode composites (`aten.linear`, `aten.scaled_dot_product_attention`) arrive
-        whole. One that has a kernel of its own for the device runs as that kernel.
-        """
-        device = next((a.device.type for a in args if isinstance(a, torch.Tensor)), "cpu")
-        key = (func, device)
-        if key not in self._composite:
-            self._composite[key] = _has_kernel(func, _COMPOSITE.name) and not _has_kernel(
-                func, device.upper()
-            )
-        return self._composite[key]
-
     def _tally(
-        self, func: OpOverload[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
+        self, func: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     ) -> None:
-        name = str(func.overloadpacket)
+        operator = operator_of(func)
+        name = str(operator)
         tally = self._tallies.setdefault((name, self._group), _Tally())
         tally.calls += 1
-        formula = self._formulas.get(func.overloadpacket)
+        formula = self._formulas.get(operator)
         if formula is not None:
             tally.flops = (tally.flops or 0) + int(formula(*args, **kwargs, out_val=out))
         elif looks_like_matrix_work(name):
             tally.missing_formula = True
 
 
-def _has_kernel(func: OpOverload[..., Any], dispatch_key: str) -> bool:
-    name: str = func.name()  # type: ignore[no-untyped-call]
-    return torch._C._dispatch_has_kernel_for_dispatch_key(name, dispatch_key)
+def first_and_last_of_each_phase(steps: tuple[CountedStep, ...]) -> tuple[CountedStep, ...]:
+    """As many as a run file needs: costs between them follow from their shapes."""
+    kept: list[CountedStep] = []
+    for phase in Phase:
+        of_phase = [step for step in steps if step.shape.phase is phase]
+        kept += of_phase[:1] + of_phase[1:][-1:]
+    return tuple(kept)
 
 
 def _counted_ops(tallies: Mapping[tuple[str, OpGroup], _Tally]) -> tuple[CountedOp, ...]:

@@ -41,6 +41,7 @@ def measure_own_cost(
         seconds_per_probe_call=max(0.0, median(traced) - median(empty)),
         seconds_in_group_per_probe_call=median(inside) if device_timer is None else 0.0,
         seconds_per_empty_call=median(empty),
+        seconds_per_step=median(_seconds_per_step(clock, device_timer) for _ in range(_REPEATS)),
         sampler_cpu_s=sampler_cpu_s,
     )
 
@@ -56,6 +57,16 @@ def _seconds_per_pair(probe: StepTracer, clock: Clock) -> float:
     end_ns = clock.now_ns()
     probe.step_end()
     return (end_ns - start_ns) / NS_PER_S / _PAIRS
+
+
+def _seconds_per_step(clock: Clock, device_timer: Timer | None) -> float:
+    """Mean over a loop of steps in which nothing happens."""
+    tracer = StepTracer(clock, device_timer, 0)
+    start_ns = clock.now_ns()
+    for _ in range(_PAIRS):
+        tracer.step_begin(_SHAPE)
+        tracer.step_end()
+    return (clock.now_ns() - start_ns) / NS_PER_S / _PAIRS
 
 
 def _seconds_inside(tracer: GroupTracer) -> float:

@@ -4,6 +4,7 @@ A renderer turns one report into bytes. It touches no device, no clock and no pa
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 
 from llmprof.errors import InputError
 from llmprof.schema.report import Report
@@ -37,6 +38,21 @@ def _csv(reports: Sequence[Report]) -> bytes:
     return render_csv(reports)
 
 
+def _ops_csv(reports: Sequence[Report]) -> bytes:
+    from llmprof.renderers.ops_csv import render_ops_csv
+
+    for report in reports:
+        require_ops(report)
+    return render_ops_csv(reports)
+
+
+def _chrome_trace(reports: Sequence[Report]) -> bytes:
+    from llmprof.renderers.chrome_trace import render_chrome_trace
+
+    (report,) = reports
+    return render_chrome_trace(report)
+
+
 def _figure(kind: str) -> Renderer:
     def draw(reports: Sequence[Report]) -> bytes:
         from llmprof.renderers.roofline_figure import roofline_figure
@@ -55,9 +71,32 @@ RENDERERS: dict[str, Renderer] = {
     ".png": _figure("png"),
     ".svg": _figure("svg"),
     ".pdf": _figure("pdf"),
+    ".ops.csv": _ops_csv,
+    ".trace.json": _chrome_trace,
 }
-SEVERAL_RUNS = (".md", ".csv")
+SEVERAL_RUNS = (".md", ".csv", ".ops.csv")
 """Formats that hold more than one run."""
+OF_OPS = (".ops.csv", ".trace.json")
+"""Formats that show what the tracing pass saw."""
+
+
+def suffix_of(name: str) -> str:
+    """The end of a file's name that says its format: ".html", or ".trace.json" before ".json"."""
+    ends = [suffix for suffix in RENDERERS if name.lower().endswith(suffix)]
+    return max(ends, key=len) if ends else PurePath(name).suffix
+
+
+def require_ops(report: Report) -> None:
+    """Make sure that the run was traced.
+
+    Raises:
+        InputError: it was not, or nothing was read to judge its ops by.
+    """
+    if not report.ops:
+        raise InputError(
+            f"run {report.run.id} has no table of ops: its ops were not traced",
+            remedy="Measure again with `llmprof run ... --ops`",
+        )
 
 
 def check_suffix(suffix: str, *, num_runs: int = 1) -> None:

@@ -49,8 +49,8 @@ def _what_ran(report: Report) -> dict[str, Cell]:
     return {
         "run_id": run.id,
         "status": run.status,
-        "model": _safe(model_name(report)),
-        "device": _safe(run.environment.device_name),
+        "model": safe_text(model_name(report)),
+        "device": safe_text(run.environment.device_name),
         "threads": run.engine.threads,
         "compute_dtype": run.engine.compute_dtype,
         "weight_bytes": run.engine.weight_bytes,
@@ -61,7 +61,7 @@ def _what_ran(report: Report) -> dict[str, Cell]:
     }
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
     """A name that a spreadsheet would run as a formula is quoted (OWASP, CSV injection)."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 

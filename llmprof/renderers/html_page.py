@@ -7,6 +7,7 @@ from llmprof import units
 from llmprof.renderers.ceilings_tables import cached_table, roof_table, rounds_table
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.ledger_figure import ledger_figure
+from llmprof.renderers.ops_tables import ops_table
 from llmprof.renderers.phase_cards import phase_cards
 from llmprof.renderers.provenance import environment_facts, kernel_facts, settings_facts
 from llmprof.renderers.roofline_figure import HOW_TO_READ, roofline_figure
@@ -28,6 +29,8 @@ _RAW: dict[str, Any] = {
     "run": {
         "rounds": True,
         "grouped": True,
+        "traced": True,
+        "trace": True,
         "counted": True,
         "stated_costs": True,
         "weights": {"tensors"},
@@ -76,6 +79,7 @@ def _context(report: Report) -> dict[str, Any]:
         "ledger": _ledger(report),
         "rounds": _rounds(report),
         "groups": tuple(groups_table(ledger) for ledger in report.ledgers),
+        "ops": tuple(map(ops_table, report.ops)),
         "phases": phases_table(report),
         "judged": _with_rows(sensitivities_table(report.ledgers), evidence_table(report)),
         "ceilings": _with_rows(roof_table(report), cached_table(report)),

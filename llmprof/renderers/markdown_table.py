@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from llmprof import units
 from llmprof.renderers.estimates import point_and_interval
+from llmprof.renderers.ops_tables import ops_table
 from llmprof.renderers.tables import Table, groups_table, parts_table
 from llmprof.renderers.what_ran import facts
 from llmprof.renderers.wording import (
@@ -41,6 +42,8 @@ def _section(report: Report) -> str:
     for ledger in report.ledgers:
         lines += _details(f"Ledger of {ledger.phase.value}", _markdown(parts_table(ledger)))
         lines += _details(f"Op groups of {ledger.phase.value}", _markdown(groups_table(ledger)))
+    for table in report.ops:
+        lines += _details(f"Ops of {table.phase.value}", _markdown(ops_table(table)))
     run = report.run
     command = _code(" ".join(run.tool.argv))
     lines += [f"Run {_code(run.id)}, llmprof {_code(run.tool.version)}: {command}", ""]

@@ -3,7 +3,7 @@
 from llmprof import units
 from llmprof.renderers.datasheet_text import datasheet_sentence
 from llmprof.renderers.estimates import point_and_interval
-from llmprof.renderers.what_ran import Fact
+from llmprof.renderers.what_ran import Fact, own_cost_fact
 from llmprof.renderers.wording import one_line
 from llmprof.schema.environment import CacheLevel, GpuInfo
 from llmprof.schema.report import Report
@@ -11,7 +11,7 @@ from llmprof.schema.report import Report
 
 def environment_facts(report: Report) -> tuple[Fact, ...]:
     """The machine and the software, as recorded before the first round."""
-    environment, own = report.run.environment, report.run.own_cost
+    environment = report.run.environment
     cpu = environment.cpu
     found = [
         Fact("device", f"{environment.device}: {environment.device_name}"),
@@ -34,11 +34,7 @@ def environment_facts(report: Report) -> tuple[Fact, ...]:
             "variables", ", ".join(f"{k}={v}" for k, v in environment.variables.items()) or "none"
         ),
         Fact("fingerprint", environment.fingerprint),
-        Fact(
-            "own cost",
-            f"{units.significant(own.probe_calls_per_step)} probe calls per step, "
-            f"{units.seconds(own.seconds_per_probe_call)} each, subtracted (grouped pass only)",
-        ),
+        Fact("own cost", own_cost_fact(report)),
     ]
     return tuple(Fact(fact.label, one_line(fact.value)) for fact in found)
 

@@ -91,7 +91,9 @@ def _header(report: Report, width: int) -> list[Text]:
     lines = [title]
     lines.append(Text(f"weights {weights.value} · KV {kv.value}"))
     lines.append(Text(f"{workload.value} · {execution.value}"))
-    lines.append(Text(f"{device.value} · {rounds_fact(report)}"))
+    own = report.own_cost
+    cost = f" · own cost {units.percent(own.clean_fraction)}" if own else ""
+    lines.append(Text(f"{device.value} · {rounds_fact(report)}{cost}"))
     lines.append(Text(one_line(report.headline), "italic"))
     return wrap_all(lines, width)
 

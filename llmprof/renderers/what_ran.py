@@ -101,6 +101,20 @@ def measured_fact(report: Report) -> str:
     )
 
 
+def own_cost_fact(report: Report) -> str:
+    """What the tool itself costs the steps that it times."""
+    own = report.own_cost
+    if own is None:
+        return "not known"
+    words = (
+        f"{units.percent(own.clean_fraction)} of a {own.phase.value} step "
+        f"({units.seconds(own.clean_s)})"
+    )
+    if own.grouped_s is None:
+        return words
+    return f"{words}; grouped pass {units.seconds(own.grouped_s)} more, subtracted"
+
+
 def rounds_fact(report: Report) -> str:
     """How many rounds, and how far their intervals are to be trusted."""
     stated = [phase.step_s for phase in report.phases]

@@ -14,6 +14,7 @@ from llmprof.schema.measurement import (
     PhaseMeasurement,
     Source,
 )
+from llmprof.schema.ops import PhaseOps
 from llmprof.schema.record import Record
 from llmprof.schema.run import RunRecord
 from llmprof.schema.serving import ServingMeasurement
@@ -67,6 +68,19 @@ class Roof(Record):
     alpha_s: NonNegativeFloat
 
 
+class OwnCostShare(Record):
+    """What the instruments cost a step: calls x what each takes, measured, and sensors' CPU time."""
+
+    phase: Phase
+    step_s: PositiveFloat
+    """Of the clean pass."""
+    clean_s: NonNegativeFloat
+    """In a step of the clean pass, which every figure rests on; nothing is subtracted from it."""
+    clean_fraction: NonNegativeFloat
+    grouped_s: NonNegativeFloat | None
+    """What a step of the grouped pass holds beyond it, which is subtracted; null without one."""
+
+
 class Report(Record):
     schema_: Literal["llmprof.report/1"] = Field(default="llmprof.report/1", alias="schema")
     run: RunRecord
@@ -80,6 +94,10 @@ class Report(Record):
     """One per phase, at its median step."""
     points: tuple[RooflinePoint, ...]
     ledgers: tuple[Ledger, ...]
+    own_cost: OwnCostShare | None = None
+    """Of a decode step, or of the only phase there is; null where no step ran."""
+    ops: tuple[PhaseOps, ...] = ()
+    """Empty without a tracing pass."""
     verdicts: tuple[Verdict, ...]
     caveats: tuple[Caveat, ...]
     headline: str

@@ -12,6 +12,7 @@ from llmprof.schema.measurement import Caveat
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.record import Record
 from llmprof.schema.settings import RunConfig
+from llmprof.schema.trace import Trace
 
 
 class Tool(Record):
@@ -207,7 +208,10 @@ class OwnCost(Record):
     whole from a step."""
     seconds_per_empty_call: NonNegativeFloat = 0.0
     """What a pair of empty hooks costs: every step of the clean pass holds it."""
+    seconds_per_step: NonNegativeFloat = 0.0
+    """What the hooks at the boundaries of a step cost it in every pass."""
     sampler_cpu_s: NonNegativeFloat = 0.0
+    """CPU time of threads that read sensors during the clean rounds, all together."""
 
 
 class EngineDescription(Record):
@@ -257,6 +261,10 @@ class RunRecord(Record):
     """The clean pass."""
     grouped: tuple[Round, ...]
     counted: tuple[CountedStep, ...]
+    traced: tuple[Round, ...] = ()
+    """The rounds of the tracing pass."""
+    trace: Trace | None = None
+    """Ops of the traced rounds; null without a tracing pass."""
     own_cost: OwnCost
     output_sha256: str | None
     """Hash over the output ids of the first round; every round must give the same."""

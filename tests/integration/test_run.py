@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import snapshot
 from llmprof.profiler import measure, profile
 from llmprof.schema.ceilings import Ceilings
-from llmprof.schema.cost import Phase
+from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.ledger import Ledger, Part
 from llmprof.schema.run import OwnCost, RunRecord
 from llmprof.schema.settings import RunConfig
@@ -80,6 +81,44 @@ def test_passes_that_are_not_asked_for_are_not_made(tiny: str) -> None:
     report = build_report(record)
     assert report.ledgers == ()
     assert {caveat.code for caveat in report.caveats} >= {"no-ledger"}
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_a_tracing_pass_times_every_counted_op(tiny: str, mode: str) -> None:
+    passes = ["clean", "counting", "tracing"]
+    record = small_run(
+        tiny,
+        measure={"warmup": 1, "rounds": 2, "passes": passes},
+        execution={"mode": mode, "threads": 1},
+    )
+
+    trace = record.trace
+    assert trace is not None
+    assert [len(one.steps) for one in record.traced] == [4, 4, 4]
+    assert [(line.round, line.step) for line in trace.timelines] == [
+        (round_, step) for round_ in range(3) for step in (0, 2)
+    ]
+    counted = {step.shape.phase: step for step in record.counted}
+    for line in trace.timelines:
+        step = record.traced[line.round].steps[line.step]
+        ops = Counter((plain_name(trace.ops[op].op), trace.ops[op].group) for op in line.op)
+        expected: Counter[tuple[str, OpGroup]] = Counter()
+        for op in counted[step.shape.phase].ops:
+            expected[plain_name(op.op), op.group] += op.calls
+        assert in_groups(ops) == in_groups(expected)
+        assert 0 < sum(line.duration_s) < step.duration_s
+    assert not any(step.groups for one in record.rounds for step in one.steps)
+    assert record.output_sha256 == small_run(tiny).output_sha256
+
+
+def plain_name(op: str) -> str:
+    """A recorded step adds with a kernel of ours, since torch's would have to go through Python."""
+    return "add_" if op in ("llmprof.add_", "aten.add_") else op
+
+
+def in_groups(ops: Counter[tuple[str, OpGroup]]) -> dict[tuple[str, OpGroup], int]:
+    """Outside of them the runner of recorded steps has copies of its own."""
+    return {op: calls for op, calls in ops.items() if op[1] is not OpGroup.OTHER}
 
 
 def test_a_synthetic_context_is_decode_alone_at_that_context(tiny: str) -> None:

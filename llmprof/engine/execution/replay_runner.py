@@ -8,7 +8,7 @@ import torch
 from llmprof.engine.execution.decode_inputs import DecodeInputs, only_decodes, table_width
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.model import Decoder
-from llmprof.engine.probe import Probe
+from llmprof.engine.probe import Probe, wants_ops
 from llmprof.engine.rope import RotaryTable
 from llmprof.engine.step_batch import StepBatch
 from llmprof.schema.cost import OpGroup
@@ -34,7 +34,8 @@ class ReplayRunner:
     """Records the first decode step of each shape, outside of any group, and replays it from then on.
 
     Steps of other kinds (prefill, mixed) run as they are, and so does every step while something
-    watches torch's operators: it sees the same kernels, which a replay would hide.
+    watches torch's operators: it sees the same kernels, which a replay would hide. A probe that
+    wants ops is told about them by the replay itself.
     """
 
     def __init__(
@@ -56,7 +57,8 @@ class ReplayRunner:
         rotary: RotaryTable,
         probe: Probe,
     ) -> torch.Tensor:
-        if not self._can_replay(step) or torch._C._len_torch_dispatch_stack():
+        watched = torch._C._len_torch_dispatch_stack() and not wants_ops(probe)
+        if watched or not self._can_replay(step):
             return decoder.forward(step, cache, rotary, probe)
         self._forget_others(decoder, cache)
         probe.group_begin(OpGroup.EMBEDDING)

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from llmprof.engine.kernels.launch import recorded_launches
 from llmprof.engine.kernels.native import KernelBody, NativeKernel, compile_kernel
 from llmprof.engine.kernels.vector_ir import I64, index_constant
-from llmprof.engine.probe import Probe, wants_groups
+from llmprof.engine.probe import OpProbe, Probe, wants_groups, wants_ops
 from llmprof.schema.cost import OpGroup, StepShape
 
 _TABLE, _COUNT, _NUM_ARGUMENTS = range(3)
@@ -29,6 +29,8 @@ _TABLE, _COUNT, _NUM_ARGUMENTS = range(3)
 _ALLOCATIONS: Final = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 
 _Call = Callable[[], object]
+_Item = tuple[OpGroup, str | None, int | _Call]
+"""Group, name of a kernel of ours (None for what torch dispatches), and an entry or a call."""
 
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -42,7 +44,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._group = OpGroup.OTHER
-        self._items: list[tuple[OpGroup, int | _Call]] = []
+        self._op = ""
+        self._items: list[_Item] = []
         self._entries: list[tuple[int, Any]] = []
         self._kept: list[object] = []
         self._paused = False
@@ -53,15 +56,15 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         entry = kernel.recorded(*arguments, shared=shared)
         if entry is None:
             start = kernel if shared else kernel.alone
-            self._items.append((self._group, functools.partial(start, *arguments)))
+            self._items.append((self._group, self._op, functools.partial(start, *arguments)))
             return
         self._kept.append(kernel)
-        self._items.append((self._group, len(self._entries)))
+        self._items.append((self._group, self._op, len(self._entries)))
         self._entries.append(entry)
 
     def repeat(self, call: _Call) -> None:
         """Have `call` made at this place of every replay."""
-        self._items.append((self._group, call))
+        self._items.append((self._group, None, call))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -81,6 +84,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Run one operator, keep what it worked with, and have torch's own ones repeated."""
         kwargs = kwargs or {}
+        self._op = str(func.overloadpacket)
         out = func(*args, **kwargs)
         if self._paused:
             return out
@@ -118,7 +122,7 @@ class StepProgram:
 
     def __init__(
         self,
-        items: list[tuple[OpGroup, int | _Call]],
+        items: list[_Item],
         entries: list[tuple[int, Any]],
         kept: list[object],
     ) -> None:
@@ -128,11 +132,16 @@ class StepProgram:
         self._table = torch.tensor(pairs, dtype=torch.int64).view(-1, 2)
         self.num_native_calls = len(entries)
         self.num_python_calls = len(items) - len(entries)
-        self._whole = [call for _, call in self._merged([(OpGroup.OTHER, i) for _, i in items])]
-        self._by_group = self._merged(items)
+        self._items = items
+        unnamed = [(OpGroup.OTHER, item) for _, _, item in items]
+        self._whole = [call for _, call in self._merged(unnamed)]
+        self._by_group = self._merged([(group, item) for group, _, item in items])
 
     def replay(self, probe: Probe) -> None:
-        """Run the step; between groups only where somebody looks, else as one of `OTHER`."""
+        """Run the step; between ops or groups only where somebody looks, else as one of `OTHER`."""
+        if wants_ops(probe):
+            self._replay_by_op(probe)
+            return
         if wants_groups(probe):
             for group, call in self._by_group:
                 probe.group_begin(group)
@@ -141,6 +150,19 @@ class StepProgram:
             return
         for call in self._whole:
             call()
+
+    def _replay_by_op(self, probe: OpProbe) -> None:
+        """Kernel by kernel; what is repeated from Python is seen by torch's own means."""
+        for group, name, item in self._items:
+            call = self._native(item, item + 1) if isinstance(item, int) else item
+            probe.group_begin(group)
+            if name is None:
+                call()
+            else:
+                probe.op_begin(name)
+                call()
+                probe.op_end()
+            probe.group_end()
 
     def _merged(self, items: list[tuple[OpGroup, int | _Call]]) -> list[tuple[OpGroup, _Call]]:
         """Neighbouring native entries of one group become one call."""

@@ -41,9 +41,17 @@ def observable(
         registered = torch.library.custom_op(f"llmprof::{operator}", function, mutates_args=mutates)
         registered.register_fake(fake or _nothing)
         dispatch_modes = torch._C._len_torch_dispatch_stack
+        name = f"llmprof.{operator}"
 
         @functools.wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            if _observers and not _recorders:
+                observer = _observers[-1]
+                observer.op_begin(name)
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    observer.op_end()
             if dispatch_modes() or torch.compiler.is_compiling():
                 result: _R = registered(*args, **kwargs)
                 return result
@@ -61,7 +69,25 @@ class LaunchRecorder(Protocol):
         """`shared`: on all threads."""
 
 
+class CallObserver(Protocol):
+    """Told before and after each call of an operator of ours, which goes past torch's dispatcher."""
+
+    def op_begin(self, name: str) -> None: ...
+    def op_end(self) -> None: ...
+
+
 _recorders: Final[list[LaunchRecorder]] = []
+_observers: Final[list[CallObserver]] = []
+
+
+@contextmanager
+def observed_calls(observer: CallObserver) -> Iterator[None]:
+    """Have every call of an operator of ours told to `observer`: it is timed as it runs unwatched."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.pop()
 
 
 @contextmanager

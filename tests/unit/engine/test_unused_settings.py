@@ -23,6 +23,7 @@ def config(groups: dict[str, object]) -> RunConfig:
         {"batching": {"policy": "continuous", "max_sequences": 4, "max_step_tokens": 64}},
         {"kv_cache": {"layout": "paged", "block_tokens": 32}},
         {"gate": {"tolerance": 0.1}},
+        {"measure": {"passes": ["clean", "tracing"]}},
     ],
 )
 def test_what_has_an_effect_passes(groups: dict[str, object]) -> None:
@@ -32,7 +33,6 @@ def test_what_has_an_effect_passes(groups: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("groups", "keys"),
     [
-        ({"measure": {"passes": ["clean", "tracing"]}}, "measure.passes"),
         ({"measure": {"confirm": True}}, "measure.confirm"),
         ({"workload": {"file": "trace.jsonl"}}, "workload.file"),
         ({"workload": {"arrival_rate_per_s": 2.0}}, "workload.arrival_rate_per_s"),

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import flop_registry
 
-from llmprof.instruments.flop_formulas import looks_like_matrix_work
+from llmprof.instruments.flop_formulas import formula_table, looks_like_matrix_work
 from llmprof.instruments.op_recorder import OpRecorder
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.run import CountedOp
@@ -119,6 +119,37 @@ def test_int4_product() -> None:
     assert flops(multiply) == 2 * 3 * 64 * 16
 
 
+def test_sequences_of_different_lengths_count_their_own_rectangles() -> None:
+    """Contexts 1, 2, 3 and 4 are 10 keys, and not 4 times the longest; cached keys by their use."""
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    formula = formula_table()[torch.ops.torch_attn._varlen_attn]
+    query, keys = torch.ones(4, 6, 8), torch.ones(10, 2, 8)
+    ends_q = torch.tensor([0, 1, 2, 3, 4], dtype=torch.int32)
+    ends_k = torch.tensor([0, 1, 3, 6, 10], dtype=torch.int32)
+    assert varlen is not None
+    packed = formula(query, keys, keys, ends_q, ends_k, 1, 4, False, out_val=None)
+    assert packed == 4 * 10 * 6 * 8
+    used = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
+    by_name = formula(query, keys, keys, ends_q, None, 1, 9, seqused_k=used, out_val=None)
+    in_place = formula(
+        query, keys, keys, ends_q, None, 1, 9, False, None, None, True, used, out_val=None
+    )
+    assert by_name == in_place == 4 * 10 * 6 * 8
+    out = formula_table()[torch.ops.torch_attn._varlen_attn_out]
+    assert out(query, query, keys, keys, ends_q, ends_k, 1, 4, out_val=None) == 4 * 10 * 6 * 8
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_is_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it runs without torch.compile, which refuses to work under a recorder."""
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, raising=False)
+    q, kv = torch.ones(1, 4, 128, 16), torch.ones(1, 2, 256, 16)
+    ops = record(lambda: flex.flex_attention(q, kv, kv, enable_gqa=True))
+    assert ops["flex_attention"].flops == 4 * 4 * 128 * 256 * 16
+    assert sum(op.flops or 0 for op in ops.values()) == 4 * 4 * 128 * 256 * 16
+
+
 @torch.library.custom_op("llmprof_test::gemv", mutates_args=())
 def gemv(x: torch.Tensor) -> torch.Tensor:
     return x + 1
@@ -150,6 +181,10 @@ def test_a_formula_registered_with_torch_is_used() -> None:
         ("aten._scaled_mm_v2", True),
         ("flash_attn.fwd", True),
         ("llmprof.gemv", True),
+        ("llmprof.matvec", True),
+        ("llmprof.decode_attention", True),
+        ("llmprof.add_", False),
+        ("llmprof.unpack_rows_", False),
         ("aten.convolution", True),
         ("aten.cummax", False),
         ("aten.upsample_linear1d", False),

@@ -40,3 +40,8 @@ def test_a_device_s_timestamps_take_nothing_from_a_group() -> None:
     clock = FakeClock(per_reading_ns=1)
     cost = measure_own_cost(clock, FakeTimer(clock), ())
     assert cost.seconds_in_group_per_probe_call == 0
+
+
+def test_a_step_costs_the_readings_at_its_boundaries() -> None:
+    cost = measure_own_cost(FakeClock(per_reading_ns=100), None, ())
+    assert cost.seconds_per_step == pytest.approx(200e-9, rel=0.01)

@@ -82,6 +82,34 @@ def test_groups_are_announced_in_order() -> None:
     assert torch.equal(out, expected)
 
 
+class Ops(Groups):
+    wants_ops = True
+
+    def op_begin(self, name: str) -> None:
+        self.seen.append(OpGroup.SAMPLING)
+        self.names.append(name)
+
+    def op_end(self) -> None:
+        self.names.append("end")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+
+@torch.inference_mode()
+def test_each_kernel_of_ours_is_announced_by_name() -> None:
+    """Operators of torch are not: its own means see them."""
+    x = torch.randn(3, 32)
+    program, out = record(x)
+    expected = out.clone()
+    probe = Ops()
+    program.replay(probe)
+    assert probe.names == ["llmprof.rms_norm", "end", "llmprof.add_", "end"]
+    assert probe.seen[:2] == [OpGroup.NORM, OpGroup.SAMPLING]
+    assert torch.equal(out, expected)
+
+
 def test_what_is_paused_leaves_no_trace() -> None:
     x = torch.randn(3, 32)
     with torch.inference_mode(), recording() as recorder:

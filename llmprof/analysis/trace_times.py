@@ -1,0 +1,42 @@
+"""Sums and gaps of a traced step's ops."""
+
+from dataclasses import dataclass
+
+from llmprof.schema.trace import OpTimeline, Trace, TracedOp
+
+
+@dataclass(slots=True)
+class OpTimes:
+    """All calls of one kind of op in one step."""
+
+    calls: int = 0
+    time_s: float = 0.0
+
+
+def times_by_op(trace: Trace, timeline: OpTimeline) -> dict[TracedOp, OpTimes]:
+    """In the order in which they first ran, without what recording adds to each."""
+    found: dict[TracedOp, OpTimes] = {}
+    for index, duration_s in zip(timeline.op, timeline.duration_s, strict=True):
+        times = found.setdefault(trace.ops[index], OpTimes())
+        times.calls += 1
+        times.time_s += duration_s - trace.seconds_per_op
+    return found
+
+
+def host_wait_s(timeline: OpTimeline) -> float:
+    """Gaps of the device's timeline that end with a kernel launched after the gap began.
+
+    The device had nothing queued then. Gaps are those of the union over streams. Source: idle time
+    breakdown of Holistic Trace Analysis ("host wait").
+    """
+    waited_s, end_s = 0.0, None
+    ordered = sorted(
+        zip(timeline.start_s, timeline.duration_s, timeline.launch_s, strict=True)
+        if timeline.launch_s
+        else ()
+    )
+    for start_s, duration_s, launch_s in ordered:
+        if end_s is not None and start_s > end_s and launch_s > end_s:
+            waited_s += start_s - end_s
+        end_s = start_s + duration_s if end_s is None else max(end_s, start_s + duration_s)
+    return waited_s
