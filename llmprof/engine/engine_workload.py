@@ -4,6 +4,7 @@ import hashlib
 
 import torch
 
+from llmprof.costs.fixed_work import step_shapes
 from llmprof.engine.description import ceiling_needs, describe_engine
 from llmprof.engine.engine import Engine
 from llmprof.engine.finite_logits import WatchedSampler
@@ -13,10 +14,10 @@ from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.sampling import GreedySampler
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.workload import RoundDetails, StepUse
-from llmprof.schema.cost import Phase, SequenceShape, StepCost, StepShape
+from llmprof.schema.cost import Phase, StepCost, StepShape
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.run import EngineDescription, KvUse
-from llmprof.schema.settings import ContextKind, KvLayout, RunConfig
+from llmprof.schema.settings import ContextKind, RunConfig
 
 
 class EngineWorkload:
@@ -121,25 +122,3 @@ def random_prompts(vocab_size: int, batch: int, prompt_tokens: int, seed: int) -
     """Ids [batch, prompt_tokens], uniform over the vocabulary: no two sequences alike."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(vocab_size, (batch, prompt_tokens), generator=generator)
-
-
-def step_shapes(config: RunConfig) -> tuple[StepShape, ...]:
-    """The steps of a round: prefill gives the first output token, each decode step one more.
-
-    `measure.steps_per_round` caps the decode steps. A synthetic context leaves the prefill out.
-    """
-    workload, cap = config.workload, config.measure.steps_per_round
-    decodes = workload.output_tokens - 1
-    decodes = decodes if cap is None else min(decodes, cap)
-    prompt = _shape(Phase.PREFILL, workload.batch, workload.prompt_tokens, 0)
-    steps = () if workload.context is ContextKind.SYNTHETIC else (prompt,)
-    contexts = range(workload.prompt_tokens, workload.prompt_tokens + decodes)
-    if config.kv_cache.layout is KvLayout.NONE:
-        repeated = (_shape(Phase.DECODE, workload.batch, past + 1, 0) for past in contexts)
-        return (*steps, *repeated)
-    return (*steps, *(_shape(Phase.DECODE, workload.batch, 1, past) for past in contexts))
-
-
-def _shape(phase: Phase, batch: int, new_tokens: int, cached_tokens: int) -> StepShape:
-    sequence = SequenceShape(count=batch, new_tokens=new_tokens, cached_tokens=cached_tokens)
-    return StepShape(phase=phase, sequences=(sequence,), logit_rows=batch)
