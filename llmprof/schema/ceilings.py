@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat, Source
 from llmprof.schema.record import Record
@@ -45,6 +46,10 @@ class ComputeCeiling(Record):
     spread: NonNegativeFloat
     kernel: str
     source: Source = Source.MEASURED
+    regime: Literal["burst", "sustained"] = "burst"
+    """`sustained` after seconds without a pause, at the clock that power and cooling leave."""
+    measured_s: PositiveFloat | None = None
+    """How long without a pause: of a sustained ceiling."""
 
 
 class FixedCost(Record):
@@ -60,6 +65,82 @@ class FixedCost(Record):
     """What a parallel region adds to an op: handing nothing to the threads of torch's pool, which still
     spin from the region before, and waiting for them. No part of `alpha_s`. None on a GPU, with one
     thread, or where torch's threads cannot be reached."""
+
+
+class SkinnyCeiling(Record):
+    """The engine's matmul kernel at so many rows, on weights of one format streamed past the caches.
+
+    What a decode step's projections can read; live readings (`SkinnyReading`) tell the same for the
+    format and the rows of a run.
+    """
+
+    format: str
+    """As `costs.weight_formats` spells it: bf16, int8_g32, int4_g32_asym, ..."""
+    rows: PositiveInt
+    out_features: PositiveInt
+    in_features: PositiveInt
+    bytes_per_s: PositiveFloat
+    """Of weights as stored, scales and minimums included."""
+    median_bytes_per_s: PositiveFloat
+    spread: NonNegativeFloat
+    kernel: str
+    source: Source = Source.MEASURED
+
+
+class AttentionCeiling(Record):
+    """The engine's attention of one new token per sequence on a cache streamed past the caches."""
+
+    layout: Literal["contiguous", "paged"]
+    kv_dtype: str
+    """As stored: fp32, bf16, fp16, int8, fp8."""
+    kind: Literal["flash", "standard"]
+    context_tokens: PositiveInt
+    sequences: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
+    block_tokens: PositiveInt | None
+    """Of a paged cache."""
+    bytes_per_s: PositiveFloat
+    """Of keys and values as stored, scales included, each read once: a gathered copy or scores in
+    memory make it lower, and count nothing."""
+    median_bytes_per_s: PositiveFloat
+    spread: NonNegativeFloat
+    kernel: str
+    source: Source = Source.MEASURED
+
+
+class HostCost(Record):
+    """Time of a decode step of a model so small that what it computes and reads costs nothing.
+
+    Interpreter, dispatch, launches and synchronisation: what no kernel can be made to hide.
+    """
+
+    mode: str
+    """execution.mode."""
+    seconds_per_step: PositiveFloat
+    median_s: PositiveFloat
+    spread: NonNegativeFloat
+    layers: PositiveInt
+    seconds_per_layer: NonNegativeFloat
+    """What one layer more adds, from two models that differ in nothing else."""
+    method: str
+    source: Source = Source.MEASURED
+
+
+class CollectiveCeiling(Record):
+    """Time of a collective of `n` bytes per rank is `alpha_s` + n / `bytes_per_s`."""
+
+    op: Literal["all_reduce", "all_gather"]
+    backend: str
+    world_size: PositiveInt
+    alpha_s: NonNegativeFloat
+    bytes_per_s: PositiveFloat
+    """Of one rank's buffer (all_gather: of what a rank contributes), not of what crosses the wire."""
+    spread: NonNegativeFloat
+    """Largest distance of a measured size from the line, over its time."""
+    sizes_bytes: tuple[PositiveInt, ...]
+    source: Source = Source.MEASURED
 
 
 class SkinnyReading(Record):
@@ -108,3 +189,47 @@ class Ceilings(Record):
     compute: tuple[ComputeCeiling, ...]
     fixed_cost: FixedCost
     caveats: tuple[Caveat, ...] = ()
+    sustained: tuple[ComputeCeiling, ...] = ()
+    """These and the next four are measured when somebody asks for them; a run does not."""
+    skinny: tuple[SkinnyCeiling, ...] = ()
+    attention: tuple[AttentionCeiling, ...] = ()
+    host: tuple[HostCost, ...] = ()
+    collectives: tuple[CollectiveCeiling, ...] = ()
+    parts_measured_at: dict[str, datetime] = Field(default_factory=dict)
+    """When each of them was measured."""
+    datasheet: Datasheet | None = None
+    """What the vendor states; null for a device that the table does not know."""
+
+    def skinny_read(self, format: str, rows: int) -> float | None:
+        """Bytes/s of weights of this format at so many rows; None where nothing measured tells.
+
+        Between two measured numbers of rows the time per byte is interpolated linearly; outside them
+        there is no figure.
+        """
+        known = {one.rows: one.bytes_per_s for one in self.skinny if one.format == format}
+        return _between(known, rows)
+
+    def attention_read(
+        self, layout: str, kv_dtype: str, kind: str, context_tokens: int
+    ) -> float | None:
+        """Bytes/s of a stored cache at so many tokens of context; None where nothing measured tells.
+
+        Between two measured contexts the time per byte is interpolated linearly; beyond the longest
+        its rate holds, since a stream does not care how long it is; below the shortest there is none.
+        """
+        known = {
+            one.context_tokens: one.bytes_per_s
+            for one in self.attention
+            if (one.layout, one.kv_dtype, one.kind) == (layout, kv_dtype, kind)
+        }
+        return _between(known, min(context_tokens, max(known, default=context_tokens)))
+
+
+def _between(rates: dict[int, float], size: int) -> float | None:
+    """Rate at `size` from the measured ones beside it, linear in the time per unit."""
+    below = max((one for one in rates if one <= size), default=None)
+    above = min((one for one in rates if one >= size), default=None)
+    if below is None or above is None:
+        return None
+    share = (size - below) / (above - below) if above > below else 0.0
+    return 1 / ((1 - share) / rates[below] + share / rates[above])

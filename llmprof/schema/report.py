@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from llmprof.schema.cost import Phase, StepCost
+from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.ledger import Ledger
 from llmprof.schema.measurement import (
     Caveat,
@@ -82,3 +83,8 @@ class Report(Record):
     verdicts: tuple[Verdict, ...]
     caveats: tuple[Caveat, ...]
     headline: str
+    datasheet: Datasheet | None = None
+    """What the vendor states about the device; null where the table does not know it, or where the
+    run had a part of it only."""
+    no_datasheet: str | None = None
+    """Why there is none: then there is no MFU and no MBU either."""
