@@ -27,11 +27,11 @@ def _products(
     ceilings: Ceilings, base: Target, target: Target, phase: Phase
 ) -> Iterator[KernelTime]:
     for group in PROJECTIONS:
-        times = [_product_s(ceilings, one, group, one.cost(phase)) for one in (base, target)]
+        times = [product_s(ceilings, one, group, one.cost(phase)) for one in (base, target)]
         yield from _pair(phase, group, times, _spread_of_products(ceilings), "cached skinny roofs")
 
 
-def _product_s(ceilings: Ceilings, one: Target, group: OpGroup, cost: StepCost) -> float | None:
+def product_s(ceilings: Ceilings, one: Target, group: OpGroup, cost: StepCost) -> float | None:
     rate = ceilings.skinny_read(
         one.weight_format(TENSOR_OF[group]), product_rows(group, cost.shape)
     )
@@ -41,12 +41,12 @@ def _product_s(ceilings: Ceilings, one: Target, group: OpGroup, cost: StepCost) 
 def _attention(
     ceilings: Ceilings, base: Target, target: Target, phase: Phase
 ) -> Iterator[KernelTime]:
-    times = [_attention_s(ceilings, one, one.cost(phase)) for one in (base, target)]
+    times = [attention_s(ceilings, one, one.cost(phase)) for one in (base, target)]
     spread = max((one.spread for one in ceilings.attention), default=0.0)
     yield from _pair(phase, OpGroup.ATTENTION, times, spread, "cached attention roofs")
 
 
-def _attention_s(ceilings: Ceilings, one: Target, cost: StepCost) -> float | None:
+def attention_s(ceilings: Ceilings, one: Target, cost: StepCost) -> float | None:
     """Of decoding tokens, in a cache; other geometries of heads have other roofs."""
     first = cost.shape.sequences[0]
     kv, model = one.settings.kv_cache, one.model
@@ -83,10 +83,10 @@ def _overheads(
     modes = [one.settings.execution.mode.value for one in (base, target)]
     costs = {one.mode: one for one in ceilings.host}
     if phase is Phase.DECODE and modes[0] != modes[1] and all(mode in costs for mode in modes):
-        before, after = (_host_s(costs[mode], base) for mode in modes)
+        before, after = (host_s(costs[mode], base) for mode in modes)
         yield OverheadTime(phase=phase, group=None, base_s=before, target_s=after)
 
 
-def _host_s(cost: HostCost, one: Target) -> float:
+def host_s(cost: HostCost, one: Target) -> float:
     more = one.model.num_hidden_layers - cost.layers
     return max(cost.seconds_per_step + more * cost.seconds_per_layer, 0.0)

@@ -11,8 +11,10 @@ from llmprof.analysis.op_roof import last_level_cache_bytes
 from llmprof.analysis.prediction_target import Target
 from llmprof.analysis.spans import ratio_of
 from llmprof.analysis.step_forecast import Basis, SplitCase, StepForecast, forecast_step
+from llmprof.analysis.step_split import GroupSplit
 from llmprof.schema.ceilings import Ceilings
-from llmprof.schema.cost import Phase, StepCost
+from llmprof.schema.cost import OpGroup, Phase, StepCost
+from llmprof.schema.ledger import Part
 from llmprof.schema.prediction import (
     GroupPrediction,
     KernelBenchmarks,
@@ -50,6 +52,7 @@ def predict_phase(
     """The median step of a phase that the base run has."""
     basis = _basis(base, target, phase, benchmarks, elsewhere)
     one = base.cases[phase]
+    center = one.splits.center
     forecast = forecast_step(basis, target, phase)
     cost, step_s = target.cost(phase), one.case.measurement.step_s
     limit, share = largest_limit(forecast)
@@ -63,8 +66,8 @@ def predict_phase(
         new_tokens_per_s=ratio_of(tokens_of(cost, phase), forecast.step),
         limit=limit,
         limit_share=share,
-        groups=tuple(_groups(one, forecast)),
-        parts=tuple(_parts(one, forecast)),
+        groups=tuple(group_records(center.groups, center.host_s, forecast)),
+        parts=tuple(part_records(center.parts_s(), forecast)),
         naive=naive_forecasts(
             one.work.cost,
             cost,
@@ -111,9 +114,10 @@ def largest_limit(forecast: StepForecast) -> tuple[Limit, float]:
     return largest, limits[largest] / forecast.split.step_s
 
 
-def _groups(one: SplitCase, forecast: StepForecast) -> Iterator[GroupPrediction]:
+def group_records(
+    before: Mapping[OpGroup, GroupSplit], host_s: float | None, forecast: StepForecast
+) -> Iterator[GroupPrediction]:
     """Largest first, the time between them last."""
-    before = one.splits.center.groups
     ordered = sorted(forecast.groups.items(), key=lambda item: -item[1].span.point)
     for group, found in ordered:
         yield GroupPrediction(
@@ -124,13 +128,12 @@ def _groups(one: SplitCase, forecast: StepForecast) -> Iterator[GroupPrediction]
         )
     yield GroupPrediction(
         group=None,
-        base_s=one.splits.center.host_s,
+        base_s=host_s,
         predicted_s=forecast.host.span.interval(),
         basis=forecast.host.basis,
     )
 
 
-def _parts(one: SplitCase, forecast: StepForecast) -> Iterator[PartPrediction]:
-    before = one.splits.center.parts_s()
+def part_records(before: Mapping[Part, float], forecast: StepForecast) -> Iterator[PartPrediction]:
     for part, predicted_s in forecast.split.parts_s().items():
         yield PartPrediction(part=part, base_s=before.get(part), predicted_s=predicted_s)

@@ -104,7 +104,7 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         step=step.widened(_noise(one.case)),
         groups=groups,
         host=host,
-        split=_split(after, groups, step.point, host_s, one.splits.center.gaps_s),
+        split=forecast_split(after, groups, step.point, host_s, one.splits.center.gaps_s),
     )
 
 
@@ -192,13 +192,14 @@ def _noise(case: PhaseCase) -> float:
     return (step_s.high - step_s.low) / 2 / step_s.point
 
 
-def _split(
+def forecast_split(
     after: Setting,
     groups: Mapping[OpGroup, Forecast],
     step_s: float,
     host_s: float,
     gaps_s: float | None,
 ) -> StepSplit:
+    """The predicted step as the ledger splits it, at the points."""
     return StepSplit(
         step_s=step_s,
         groups={

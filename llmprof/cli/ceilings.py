@@ -1,14 +1,11 @@
 """`llmprof ceilings`: what this device can do at best."""
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from llmprof.cli import options, streams
-from llmprof.errors import InputError
-from llmprof.schema.settings import DEVICE_PATTERN
 
 
 def ceilings(
@@ -38,7 +35,7 @@ def ceilings(
     from llmprof.instruments.snapshot import resolve_threads, snapshot
     from llmprof.renderers.ceilings_text import render_ceilings
 
-    resolved = resolve_device(_checked(device or "auto"))
+    resolved = resolve_device(options.checked_device(device or "auto", option="--device"))
     environment = snapshot(resolved, resolve_threads(threads))
     with streams.progress_on_stderr(quiet=quiet) as progress:
         document = cached_ceilings(environment, resolved, refresh=refresh, progress=progress)
@@ -46,11 +43,3 @@ def ceilings(
         streams.print_json(document)
     else:
         render_ceilings(document, streams.result_console(), now=datetime.now(UTC))
-
-
-def _checked(device: str) -> str:
-    if not re.fullmatch(DEVICE_PATTERN, device):
-        raise InputError(
-            f"--device is '{device[:60]}'", remedy="Expected auto, cpu, cuda or cuda:N"
-        )
-    return device

@@ -13,6 +13,7 @@ from llmprof.schema.diagnosis import Diagnosis
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
 from llmprof.schema.listing import Listing
+from llmprof.schema.prediction import Prediction
 from llmprof.schema.quality import Quality
 from llmprof.schema.record import Record, Setting
 from llmprof.schema.report import Report
@@ -26,6 +27,7 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "generation": Generation,
     "ceilings": Ceilings,
     "quality": Quality,
+    "prediction": Prediction,
     "diagnosis": Diagnosis,
     "listing": Listing,
     "settings": RunConfig,
