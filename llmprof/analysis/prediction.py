@@ -1,6 +1,6 @@
 """What a run would take under other settings: a saved run and settings in, a Prediction out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,7 +53,7 @@ class BaseRun:
 
     record: RunRecord
     target: Target
-    cases: dict[Phase, SplitCase]
+    cases: Mapping[Phase, SplitCase]
 
     @classmethod
     def of(cls, record: RunRecord) -> "BaseRun":
@@ -63,7 +63,6 @@ class BaseRun:
             InputError: no phase of it was split into op groups.
             CapabilityError: a run without a model, or of served requests.
         """
-        target = target_of_run(record, record.settings)
         clean, grouped = select_rounds(record.rounds), select_rounds(record.grouped)
         gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
         cases = [one for case in gathered if case and (one := SplitCase.of(case))]
@@ -72,7 +71,16 @@ class BaseRun:
                 f"run {record.id} has no phase that is split into op groups",
                 remedy="Measure it with measure.passes clean and grouped, and live ceilings",
             )
-        return cls(record, target, {one.case.phase: one for one in cases})
+        return cls.of_cases(record, {one.case.phase: one for one in cases})
+
+    @classmethod
+    def of_cases(cls, record: RunRecord, cases: Mapping[Phase, SplitCase]) -> "BaseRun":
+        """From phases that were gathered already.
+
+        Raises:
+            CapabilityError: a run without a model, or of served requests.
+        """
+        return cls(record, target_of_run(record, record.settings), cases)
 
 
 def predict(

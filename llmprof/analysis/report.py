@@ -4,6 +4,7 @@ from llmprof.analysis.caveats import build_caveats
 from llmprof.analysis.headline import headline
 from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
+from llmprof.analysis.levers import find_levers
 from llmprof.analysis.phase_case import gather_phase
 from llmprof.analysis.phases import step_time_s
 from llmprof.analysis.roof import build_roof
@@ -45,6 +46,7 @@ def build_report(record: RunRecord) -> Report:
         verdicts=verdicts,
         caveats=(*build_caveats(record, cases, roof), *serving_caveats(record, serving)),
         headline=headline(cases, verdicts),
+        levers=find_levers(record, cases),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
 from llmprof.analysis.host_forecast import (
@@ -23,6 +24,9 @@ from llmprof.analysis.spans import Span, added
 from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.cost import OpGroup, Phase
+
+IN_THE_SKELETON: Final = (OpGroup.ATTENTION, OpGroup.KV_APPEND, OpGroup.ROPE)
+"""Groups that can be timed in a model without weights (`experiments.skeleton`): as they are started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ def _started(
     if not change:
         return forecast
     if basis.kernels.knows_overheads(phase):
-        timed = basis.kernels.of_group(phase, group) is not None and group is OpGroup.ATTENTION
+        timed = basis.kernels.of_group(phase, group) is not None and group in IN_THE_SKELETON
         return forecast if timed else without_starts(group, forecast, phase, basis.kernels)
     ops = basis.cases[phase].work.fixed_cost.ops or {}
     cost_s = start_cost_s(basis.small_ops, phase, ops)

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from llmprof.schema.cost import Phase, StepCost
 from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.ledger import Ledger
+from llmprof.schema.levers import Levers
 from llmprof.schema.measurement import (
     Caveat,
     Estimate,
@@ -83,6 +84,8 @@ class Report(Record):
     verdicts: tuple[Verdict, ...]
     caveats: tuple[Caveat, ...]
     headline: str
+    levers: Levers | None = None
+    """Null for work that cannot be predicted."""
     datasheet: Datasheet | None = None
     """What the vendor states about the device; null where the table does not know it, or where the
     run had a part of it only."""
