@@ -6,7 +6,12 @@ from typing import Final
 from llmprof import units
 from llmprof.analysis.op_roof import op_roof
 from llmprof.analysis.prediction import BaseRun
-from llmprof.analysis.prediction_target import Target, available_of_run, largest_batch
+from llmprof.analysis.prediction_target import (
+    MOST_SEQUENCES,
+    Target,
+    available_of_run,
+    largest_batch,
+)
 from llmprof.analysis.rates import Rates
 from llmprof.costs.memory import kv_bytes_per_token
 from llmprof.costs.step import step_cost
@@ -69,10 +74,11 @@ def _full_memory(base: BaseRun) -> Crossing:
     value = largest_batch(base.target, available)
     workload = base.target.settings.workload
     tokens = workload.prompt_tokens + workload.output_tokens
+    more = "more than " if value == MOST_SEQUENCES else ""
     return Crossing(
         name="batch_memory_full",
         value=value,
-        sentence=f"memory ({units.byte_count(max(available, 0))}) holds {units.count(value)} "
+        sentence=f"memory ({units.byte_count(max(available, 0))}) holds {more}{units.count(value)} "
         f"sequences of {units.count(tokens)} tokens",
     )
 

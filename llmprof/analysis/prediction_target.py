@@ -30,7 +30,7 @@ PACKED_ROWS: Final = 16
 """Rows up to which every packed format is read as it is, on any CPU (`engine.kernels.matvec`)."""
 _FREE_GROUPS: Final = ("measure", "gate")
 """Settings that say how to measure: no step takes longer for them."""
-_MOST_SEQUENCES: Final = 4096
+MOST_SEQUENCES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +157,12 @@ def capacity_of(target: Target, available_bytes: int) -> Capacity:
 
 
 def largest_batch(target: Target, available_bytes: int) -> int:
-    """Most sequences of the target's length that fit, up to 4096."""
+    """Most sequences of the target's length that fit, up to `MOST_SEQUENCES`."""
 
     def fits(batch: int) -> bool:
         return memory_of(with_batch(target, batch)).total_bytes <= available_bytes
 
-    low, high = 0, _MOST_SEQUENCES
+    low, high = 0, MOST_SEQUENCES
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)

@@ -1,5 +1,6 @@
 """Times of two kernels that took turns, as one record."""
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -16,13 +17,21 @@ def kernel_time(
     on_cpu: bool,
 ) -> KernelTime:
     """Of (base, target) times in s: the best of each on a CPU, where a neighbour only slows."""
-    low, centre, high = statistics.quantiles([after / before for before, after in times], n=4)
-    middle = min if on_cpu else statistics.median
+    before, after = zip(*times, strict=True)
     return KernelTime(
         phase=phase,
         group=group,
-        base_s=middle([before for before, _ in times]),
-        target_s=middle([after for _, after in times]),
-        spread=(high - low) / centre,
+        base_s=min(before) if on_cpu else statistics.median(before),
+        target_s=min(after) if on_cpu else statistics.median(after),
+        spread=math.hypot(_spread(before, on_cpu=on_cpu), _spread(after, on_cpu=on_cpu)),
         method=method,
     )
+
+
+def _spread(times: Sequence[float], *, on_cpu: bool) -> float:
+    """How well the figure is known: what the third best adds to the best, or the quartiles' distance."""
+    if on_cpu:
+        best, *others = sorted(times)
+        return others[:2][-1] / best - 1 if others else 0.0
+    low, centre, high = statistics.quantiles(times, n=4)
+    return (high - low) / centre / 2

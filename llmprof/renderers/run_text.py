@@ -9,6 +9,7 @@ from rich.text import Text
 from llmprof import units
 from llmprof.renderers.bars import ledger_bar, ledger_legend
 from llmprof.renderers.estimates import point_and_interval
+from llmprof.renderers.levers_text import lever_lines
 from llmprof.renderers.roofline_text import roofline_lines, roofline_table
 from llmprof.renderers.serving_text import serving_lines
 from llmprof.renderers.text_layout import flow, side_by_side, wrap, wrap_all
@@ -75,6 +76,7 @@ def _lines(report: Report, width: int, footer: str | None, *, unicode: bool) -> 
         *serving_lines(report.serving, width),
         *_phases(report, width),
         *_roofline_and_losses(report, width, unicode=unicode),
+        *wrap_all(lever_lines(report.levers), width),
     ]
     # Never wrapped: a path must stay whole to be copied.
     last = [Text(one_line(line), "dim") for line in (footer or "").splitlines()]

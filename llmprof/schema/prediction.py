@@ -47,7 +47,7 @@ class KernelTime(Record):
     base_s: PositiveFloat
     target_s: PositiveFloat
     spread: NonNegativeFloat
-    """Of the ratio: interquartile range over median of its repeats."""
+    """Of the ratio, relative: what the repeats leave open."""
     method: str
 
 

@@ -1,0 +1,95 @@
+"""What would help, what would not, and where limits change sides: lines and tables."""
+
+from rich.text import Text
+
+from llmprof import units
+from llmprof.renderers.tables import Table
+from llmprof.renderers.wording import LIMIT_NAMES, one_line
+from llmprof.schema.levers import Lever, Levers
+from llmprof.schema.prediction import Interval
+
+SHOWN = 3
+
+
+def lever_lines(levers: Levers | None) -> list[Text]:
+    """The three best levers, one line each; why there is none in one."""
+    if levers is None:
+        return []
+    if not levers.helpful:
+        return [Text("levers: none of the engine's switches is predicted to gain 3 %", "dim")]
+    return [_line(index, lever) for index, lever in enumerate(levers.helpful[:SHOWN])]
+
+
+def _line(index: int, lever: Lever) -> Text:
+    head = "would help " if index == 0 else " " * 11
+    line = Text.assemble((head, "dim"), (f"{one_line(lever.label):<15}", "bold"))
+    line.append(f" {_gain(lever.gain)} {lever.phase.value} tok/s, tier {lever.tier.value}")
+    return line.append(f", then {units.percent(lever.then_share)} {LIMIT_NAMES[lever.then]}", "dim")
+
+
+def _gain(gain: Interval) -> str:
+    return (
+        f"{units.ratio(gain.point)} "
+        f"[{units.significant(gain.low, 2)}, {units.significant(gain.high, 2)}]"
+    )
+
+
+def lever_tables(levers: Levers | None) -> tuple[Table, ...]:
+    """For the page: helpful switches, the others with the reason, and the crossings."""
+    if levers is None:
+        return ()
+    tables = (_helpful(levers), _unhelpful(levers), _crossings(levers))
+    return tuple(table for table in tables if table.rows)
+
+
+def _helpful(levers: Levers) -> Table:
+    return Table(
+        caption="Predicted, best first; 90 % intervals. llmprof run MODEL --confirm KEY=VALUE measures it",
+        columns=("lever", "setting", "tok/s", "of phase", "step", "other phase", "tier", "then"),
+        rows=tuple(
+            (
+                one_line(one.label),
+                one_line(f"{one.change.key}={one.change.target}"),
+                _gain(one.gain),
+                one.phase.value,
+                _gain(one.step_speedup),
+                _gain(one.other_phase_gain) if one.other_phase_gain else "-",
+                one.tier.value,
+                f"{units.percent(one.then_share)} {LIMIT_NAMES[one.then]}",
+            )
+            for one in levers.helpful
+        ),
+        prose=frozenset({1, 3, 6, 7}),
+    )
+
+
+def _unhelpful(levers: Levers) -> Table:
+    return Table(
+        caption="What cannot help here, and why",
+        columns=("lever", "setting", "reason"),
+        rows=tuple(
+            (
+                one_line(one.label),
+                one_line(f"{one.change.key}={one.change.target}"),
+                one_line(one.reason),
+            )
+            for one in levers.unhelpful
+        ),
+        prose=frozenset({1, 2}),
+    )
+
+
+def _crossings(levers: Levers) -> Table:
+    return Table(
+        caption="Where limits change sides, by the counted work and the ceilings of this run",
+        columns=("size", "value", "what happens there"),
+        rows=tuple(
+            (
+                one.name.replace("_", " "),
+                "-" if one.value is None else units.count(one.value),
+                one_line(one.sentence),
+            )
+            for one in levers.crossings
+        ),
+        prose=frozenset({2}),
+    )
