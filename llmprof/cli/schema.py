@@ -9,6 +9,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.diagnosis import Diagnosis
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
@@ -28,6 +29,7 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "ceilings": Ceilings,
     "quality": Quality,
     "prediction": Prediction,
+    "confirmation": Confirmation,
     "diagnosis": Diagnosis,
     "listing": Listing,
     "settings": RunConfig,

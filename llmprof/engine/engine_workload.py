@@ -40,6 +40,7 @@ class EngineWorkload:
         self.needs = ceiling_needs(engine, config, self._shapes[-1])
         self._sampler = WatchedSampler(GreedySampler())
         self._batch = self._open()
+        self._first_output = self._batch.num_tokens
         self._prepare()
         self._uses = tuple(map(self._use, self._shapes))
 
@@ -51,15 +52,19 @@ class EngineWorkload:
         """
         self._restart()
         self._sampler.forget()
-        first = self._batch.num_tokens
+        self._first_output = self._batch.num_tokens
         with torch.inference_mode(), out_of_memory_explained("running a step"):
             for shape in self._shapes:
                 probe.step_begin(shape)
                 self._engine.step(self._batch, self._sampler, probe)
                 probe.step_end()
             self._sampler.require_finite()
-        output = self._batch.tokens[:, first : self._batch.num_tokens]
-        return hashlib.sha256(output.cpu().contiguous().numpy().tobytes()).hexdigest()
+        return hashlib.sha256(self.output_tokens().numpy().tobytes()).hexdigest()
+
+    def output_tokens(self) -> torch.Tensor:
+        """Ids [batch, steps] that the last round sampled, on the host."""
+        output = self._batch.tokens[:, self._first_output : self._batch.num_tokens]
+        return output.cpu().contiguous()
 
     def round_details(self) -> RoundDetails:
         return RoundDetails(steps=self._uses)

@@ -12,19 +12,22 @@ SHOWN = 3
 
 
 def lever_lines(levers: Levers | None) -> list[Text]:
-    """The three best levers, one line each; why there is none in one."""
+    """The three best levers, of each setting its best, one line each."""
     if levers is None:
         return []
     if not levers.helpful:
         return [Text("levers: none of the engine's switches is predicted to gain 3 %", "dim")]
-    return [_line(index, lever) for index, lever in enumerate(levers.helpful[:SHOWN])]
+    best_of_key: dict[str, Lever] = {}
+    for lever in levers.helpful:
+        best_of_key.setdefault(lever.change.key, lever)
+    return [_line(index, lever) for index, lever in enumerate([*best_of_key.values()][:SHOWN])]
 
 
 def _line(index: int, lever: Lever) -> Text:
     head = "would help " if index == 0 else " " * 11
-    line = Text.assemble((head, "dim"), (f"{one_line(lever.label):<15}", "bold"))
-    line.append(f" {_gain(lever.gain)} {lever.phase.value} tok/s, tier {lever.tier.value}")
-    return line.append(f", then {units.percent(lever.then_share)} {LIMIT_NAMES[lever.then]}", "dim")
+    line = Text.assemble((head, "dim"), (f"{one_line(lever.label):<14}", "bold"))
+    line.append(f" {_gain(lever.gain)} {lever.phase.value} tok/s (tier {lever.tier.value})")
+    return line.append(f", then {LIMIT_NAMES[lever.then]}", "dim")
 
 
 def _gain(gain: Interval) -> str:
