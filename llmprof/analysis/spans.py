@@ -25,12 +25,13 @@ class Span:
         return cls(point, point, point)
 
     def widened(self, relative: float) -> "Span":
-        """By a further independent error of this size, relative to the point."""
-        more = abs(self.point) * relative
+        """By a further independent error of this size: as many times less as more."""
+        less = self.point * relative / (1 + relative)
+        below = math.hypot(self.point - self.low, less)
         return Span(
             self.point,
-            self.point - math.hypot(self.point - self.low, more),
-            self.point + math.hypot(self.high - self.point, more),
+            max(self.point - below, self.low / (1 + relative)),
+            self.point + math.hypot(self.high - self.point, self.point * relative),
         )
 
     def interval(self) -> Interval:

@@ -24,7 +24,7 @@ def lever_lines(levers: Levers | None) -> list[Text]:
 
 
 def _line(index: int, lever: Lever) -> Text:
-    head = "would help " if index == 0 else " " * 11
+    head = "helps: " if index == 0 else " " * 7
     line = Text.assemble((head, "dim"), (f"{one_line(lever.label):<14}", "bold"))
     line.append(f" {_gain(lever.gain)} {lever.phase.value} tok/s (tier {lever.tier.value})")
     return line.append(f", then {LIMIT_NAMES[lever.then]}", "dim")
