@@ -104,7 +104,7 @@ def run(
         record, saved = _measured(config, interrupts, quiet=quiet)
         try:
             interrupts.release()
-            _tell(record, saved, outputs, json=json and target is None)
+            _tell(record, saved, outputs, json=json, silent=json and target is not None)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
     if record.failed:
@@ -156,7 +156,10 @@ def _measured(
     return record, save_run(record)
 
 
-def _tell(record: "RunRecord", saved: Path, outputs: Sequence[Path], *, json: bool) -> None:
+def _tell(
+    record: "RunRecord", saved: Path, outputs: Sequence[Path], *, json: bool, silent: bool
+) -> None:
+    """`silent`: another document takes stdout."""
     from llmprof.analysis.report import build_report
     from llmprof.renderers.base import render
     from llmprof.renderers.run_text import render_run
@@ -165,6 +168,8 @@ def _tell(record: "RunRecord", saved: Path, outputs: Sequence[Path], *, json: bo
     report = build_report(record)
     for path in outputs:
         write_atomic(path, render(report, path.suffix))
+    if silent:
+        return
     if json:
         streams.print_json(report)
     else:

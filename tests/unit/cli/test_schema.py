@@ -12,6 +12,8 @@ NAMES = [
     "generation",
     "ceilings",
     "quality",
+    "prediction",
+    "confirmation",
     "diagnosis",
     "listing",
     "settings",
