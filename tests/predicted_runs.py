@@ -11,9 +11,7 @@ def a_base_run(**changes: object) -> RunRecord:
     return record.model_copy(update={"stated_costs": ()})
 
 
-def device_ceilings(
-    read_bytes_per_s: float, flops_per_s: float, alpha_s: float = 2e-6, **extra: object
-) -> Ceilings:
+def device_ceilings(read_bytes_per_s: float, flops_per_s: float, alpha_s: float = 2e-6) -> Ceilings:
     """Of some device with two read sizes and one dtype."""
     reads = tuple(
         BandwidthCeiling(
@@ -47,5 +45,4 @@ def device_ceilings(
         bandwidth=reads,
         compute=(compute,),
         fixed_cost=FixedCost(alpha_s=alpha_s, spread=0.0, method="stated"),
-        **extra,  # type: ignore[arg-type]
     )

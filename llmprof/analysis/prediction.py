@@ -97,6 +97,11 @@ def predict(
         CapabilityError: settings whose steps cannot be predicted.
     """
     record, given = base.record, benchmarks or KernelBenchmarks()
+    if ceilings is None and settings.device != record.settings.device:
+        raise InputError(
+            f"device={settings.device} is another device, and its ceilings are not known",
+            remedy="Give them with --device-ceilings FILE, or --on DEVICE on that machine",
+        )
     elsewhere = None if ceilings is None else Elsewhere(ceilings)
     asked = target_of_run(record, settings)
     available = available_of_run(record) if ceilings is None else available_on(ceilings.environment)

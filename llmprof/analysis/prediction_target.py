@@ -70,6 +70,11 @@ def target_of_run(record: RunRecord, settings: RunConfig) -> Target:
         InputError: `weights.dtype` became `as_stored`, which only the file could tell.
         CapabilityError: work of another kind than a fixed batch, or a format that has no layout.
     """
+    if settings.model != record.settings.model:
+        raise InputError(
+            f"run {record.id} is of {record.settings.model}: nothing in it tells of another model",
+            remedy="Predict from a run of that model, or from the model and ceilings alone",
+        )
     if record.model is None or record.weights is None:
         raise CapabilityError(
             f"run {record.id} has no model, so its costs cannot be recomputed",

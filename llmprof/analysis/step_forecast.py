@@ -23,7 +23,7 @@ from llmprof.analysis.small_ops import SizedTime, SmallOps
 from llmprof.analysis.spans import Span, added
 from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
-from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.cost import OpGroup, Phase, StepShape
 
 IN_THE_SKELETON: Final = (OpGroup.ATTENTION, OpGroup.KV_APPEND, OpGroup.ROPE)
 """Groups that can be timed in a model without weights (`experiments.skeleton`): as they are started."""
@@ -97,7 +97,7 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
     }
     groups |= _new_groups(after, groups)
     host = forecast_host(
-        one.splits,
+        basis.cases[_host_phase(basis, phase, work.cost.shape)].splits,
         change,
         phase,
         basis.kernels,
@@ -145,6 +145,20 @@ def _source_phase(basis: Basis, group: OpGroup, phase: Phase, after: Setting) ->
         if group in one.splits.center.groups and _key(basis, group, other) == wanted:
             return other
     return phase
+
+
+def _host_phase(basis: Basis, phase: Phase, shape: StepShape) -> Phase:
+    """The phase of the base whose steps are built alike: of one token per sequence, or of many."""
+
+    def brings_many(one: StepShape) -> bool:
+        return one.new_tokens > one.num_sequences
+
+    alike = [
+        other
+        for other in (phase, *basis.cases)
+        if brings_many(basis.cases[other].work.cost.shape) == brings_many(shape)
+    ]
+    return alike[0] if alike else phase
 
 
 def _key(basis: Basis, group: OpGroup, phase: Phase) -> tuple[object, ...]:

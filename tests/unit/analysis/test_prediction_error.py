@@ -27,7 +27,8 @@ CASE = PredictedCase(
 def test_errors_are_relative_to_what_was_measured() -> None:
     good = dataclasses.replace(CASE, measured=0.5)
     found = score((CASE, good), lambda one: one.predicted)
-    assert (found.cases, found.worst_error) == (2, pytest.approx(0.25))
+    assert found.cases == 2
+    assert found.worst_error == pytest.approx(0.25)
     assert found.median_error == pytest.approx(0.125)
 
 
