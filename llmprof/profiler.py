@@ -1,12 +1,12 @@
 """The pipeline: settings in, one RunRecord out. Read this file first."""
 
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
 
 from llmprof import __version__, units
+from llmprof.analysis.settling import has_settled, phase_medians, steady_step_s
 from llmprof.architectures.source import resolve_model
 from llmprof.ceilings.live import LiveCeilings
 from llmprof.ceilings.measure import cached_ceilings
@@ -44,9 +44,6 @@ from llmprof.schema.settings import Pass, RunConfig
 from llmprof.store.progress import NullProgress, Progress
 from llmprof.store.runs import new_run_id
 
-SETTLED_WITHIN = 0.03
-"""Warm-up ends when two rounds in a row differ by less than this share in their median step."""
-MIN_WARMUP_ROUNDS = 2
 MAX_WARMUP_ROUNDS = 8
 BUSY_RUN_QUEUE_FRACTION = 0.15
 
@@ -207,12 +204,12 @@ class Session:
             self.meter.start()
             self._run(tracer)
             self._tell_if_busy(self.meter.stop())
-            history.append(_phase_medians(tracer.samples()))
-            settled = wanted == "auto" and _has_settled(history)
+            history.append(phase_medians(tracer.samples()))
+            settled = wanted == "auto" and has_settled(history)
         self.warmup = Warmup(
             rounds=len(history),
             settled=settled if wanted == "auto" else None,
-            step_s=tuple(_steady_step_s(medians) for medians in history),
+            step_s=tuple(steady_step_s(medians) for medians in history),
         )
 
     def _tell_if_busy(self, contention: Contention) -> None:
@@ -322,29 +319,6 @@ def _with_use(samples: tuple[StepSample, ...], uses: tuple[StepUse, ...]) -> tup
     return tuple(
         sample.model_copy(update={"kv": use.kv, "batch": use.batch})
         for sample, use in zip(samples, uses, strict=True)
-    )
-
-
-def _phase_medians(steps: tuple[StepSample, ...]) -> dict[Phase, float]:
-    phases = dict.fromkeys(step.shape.phase for step in steps)
-    return {
-        phase: statistics.median(step.duration_s for step in steps if step.shape.phase is phase)
-        for phase in phases
-    }
-
-
-def _steady_step_s(medians: dict[Phase, float]) -> float:
-    """Of decode steps where there are any."""
-    return medians.get(Phase.DECODE) or next(iter(medians.values()))
-
-
-def _has_settled(history: list[dict[Phase, float]]) -> bool:
-    """Two rounds in a row agree in every phase."""
-    if len(history) < MIN_WARMUP_ROUNDS:
-        return False
-    before, last = history[-2:]
-    return all(
-        phase in before and abs(last[phase] / before[phase] - 1) < SETTLED_WITHIN for phase in last
     )
 
 
