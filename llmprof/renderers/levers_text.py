@@ -1,5 +1,7 @@
 """What would help, what would not, and where limits change sides: lines and tables."""
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from llmprof import units
@@ -11,8 +13,8 @@ from llmprof.schema.prediction import Interval
 SHOWN = 3
 
 
-def lever_lines(levers: Levers | None) -> list[Text]:
-    """The three best levers, of each setting its best, one line each."""
+def lever_lines(levers: Levers | None, room: int = SHOWN) -> list[Text]:
+    """The three best levers, of each setting its best: one line each, or one for all."""
     if levers is None:
         return []
     if not levers.helpful:
@@ -20,7 +22,10 @@ def lever_lines(levers: Levers | None) -> list[Text]:
     best_of_key: dict[str, Lever] = {}
     for lever in levers.helpful:
         best_of_key.setdefault(lever.change.key, lever)
-    return [_line(index, lever) for index, lever in enumerate([*best_of_key.values()][:SHOWN])]
+    best = [*best_of_key.values()][:SHOWN]
+    if room < len(best):
+        return [_together(best)]
+    return [_line(index, lever) for index, lever in enumerate(best)]
 
 
 def _line(index: int, lever: Lever) -> Text:
@@ -28,6 +33,14 @@ def _line(index: int, lever: Lever) -> Text:
     line = Text.assemble((head, "dim"), (f"{one_line(lever.label):<14}", "bold"))
     line.append(f" {_gain(lever.gain)} {lever.phase.value} tok/s (tier {lever.tier.value})")
     return line.append(f", then {LIMIT_NAMES[lever.then]}", "dim")
+
+
+def _together(best: Sequence[Lever]) -> Text:
+    """Without intervals, which the page has."""
+    told = ", ".join(f"{one_line(one.label)} {units.ratio(one.gain.point, 2)}" for one in best)
+    tiers = "".join(sorted({one.tier.value for one in best}))
+    phases = "/".join(dict.fromkeys(one.phase.value for one in best))
+    return Text.assemble((f"helps {phases}: ", "dim"), f"{told} (tier {tiers})")
 
 
 def _gain(gain: Interval) -> str:

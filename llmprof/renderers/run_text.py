@@ -76,11 +76,13 @@ def _lines(report: Report, width: int, footer: str | None, *, unicode: bool) -> 
         *serving_lines(report.serving, width),
         *_phases(report, width),
         *_roofline_and_losses(report, width, unicode=unicode),
-        *wrap_all(lever_lines(report.levers), width),
     ]
     # Never wrapped: a path must stay whole to be copied.
     last = [Text(one_line(line), "dim") for line in (footer or "").splitlines()]
     room = SCREEN_LINES - len(body) - len(last)
+    levers = wrap_all(lever_lines(report.levers, room - MIN_CAVEAT_LINES), width)
+    body += levers
+    room -= len(levers)
     return [*body, *_caveats(report.caveats, width, room), *last]
 
 
