@@ -63,6 +63,7 @@ def profile(
     argv: tuple[str, ...] = (),
     progress: Progress | None = None,
     before_saving: Callable[[], None] | None = None,
+    rounds: "Rounds | None" = None,
 ) -> RunRecord:
     """Measure the model that `config` names, on the device that it names.
 
@@ -94,6 +95,7 @@ def profile(
         argv=argv,
         progress=progress,
         before_saving=before_saving,
+        rounds=rounds,
     )
 
 
@@ -107,12 +109,16 @@ def measure(
     progress: Progress | None = None,
     inject: Injection | None = None,
     before_saving: Callable[[], None] | None = None,
+    rounds: "Rounds | None" = None,
 ) -> RunRecord:
-    """Measure any workload: ceilings, warm-up, counting, then clean and grouped rounds in turn."""
+    """Measure any workload: ceilings, warm-up, counting, then clean and grouped rounds in turn.
+
+    `rounds` runs them in another order, as where two sessions take turns.
+    """
     progress = progress or NullProgress()
     environment = snapshot(device, threads)
     ceilings = cached_ceilings(environment, device, progress=progress)
-    session = _Session(
+    session = Session(
         workload,
         config,
         environment,
@@ -123,7 +129,7 @@ def measure(
     )
     session.warm_up()
     session.count()
-    session.measure_rounds()
+    (rounds or Session.measure_rounds)(session)
     return RunRecord(
         id=new_run_id(session.created, config),
         created=session.created,
@@ -160,7 +166,7 @@ def _nothing() -> None:
 
 
 @dataclass
-class _Session:
+class Session:
     """The rounds of one measurement, as far as they got."""
 
     workload: Workload
@@ -273,6 +279,10 @@ class _Session:
             reading = round_.after or reading
         self.trace = tracing.trace(steps)
 
+    def paired_round(self, index: int, *, grouped: bool) -> None:
+        """One round between two readings of its own, in turn with those of another session."""
+        (self._grouped_round if grouped else self._clean_round)(index, self._reading())
+
     def _clean_round(self, index: int, before: CeilingReading) -> CeilingReading:
         round_ = self._round(index, before, self._step_tracer())
         self.rounds.append(round_)
@@ -340,6 +350,9 @@ def _observed(timeline: Timeline) -> Iterator[None]:
     own_kernels = observed_calls(timeline) if wants_ops(timeline) else nullcontext()
     with own_kernels, timeline:
         yield
+
+
+Rounds = Callable[[Session], None]
 
 
 def _with_use(samples: tuple[StepSample, ...], uses: tuple[StepUse, ...]) -> tuple[StepSample, ...]:

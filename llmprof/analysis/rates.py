@@ -64,7 +64,7 @@ def round_rates(one: Round, ceilings: Ceilings) -> RoundRates | None:
     readings = adjacent_readings(one)
     if not readings:
         return None
-    cached = _cached_flops_per_s(ceilings)
+    cached = best_flops_per_s(ceilings)
     return RoundRates(
         mean=_mean_rates(readings, cached),
         ends=tuple(_mean_rates((reading,), cached) for reading in readings),
@@ -111,7 +111,7 @@ def _mean_rates(readings: Sequence[CeilingReading], cached: Mapping[str, float])
     )
 
 
-def _cached_flops_per_s(ceilings: Ceilings) -> dict[str, float]:
+def best_flops_per_s(ceilings: Ceilings) -> dict[str, float]:
     """Best shape of each dtype."""
     best: dict[str, float] = {}
     for ceiling in ceilings.compute:

@@ -4,6 +4,7 @@ from llmprof.analysis.caveats import build_caveats
 from llmprof.analysis.headline import headline
 from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
+from llmprof.analysis.levers import find_levers
 from llmprof.analysis.op_caveats import op_caveats
 from llmprof.analysis.op_table import tabulate_ops
 from llmprof.analysis.own_cost import own_cost_caveats, own_cost_share
@@ -70,6 +71,7 @@ def build_report(record: RunRecord) -> Report:
         energy_per_token_j=energy_per_token(clean.rounds),
         datasheet=datasheet,
         no_datasheet=found.reason if isinstance(found, NoDatasheet) else None,
+        levers=find_levers(record, cases),
     )
 
 

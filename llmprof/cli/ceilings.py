@@ -1,6 +1,5 @@
 """`llmprof ceilings`: what this device can do at best."""
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -8,7 +7,6 @@ import typer
 
 from llmprof.cli import options, streams
 from llmprof.errors import InputError
-from llmprof.schema.settings import DEVICE_PATTERN
 
 BASE: Final = "base"
 USUAL: Final = (BASE, "skinny", "attention", "host", "gpm")
@@ -73,7 +71,7 @@ def ceilings(
     from llmprof.renderers.ceilings_text import render_ceilings
 
     parts = _parts(only)
-    resolved = resolve_device(_checked(device or "auto"))
+    resolved = resolve_device(options.checked_device(device or "auto", option="--device"))
     environment = snapshot(resolved, resolve_threads(threads))
     with streams.progress_on_stderr(quiet=quiet) as progress:
         document = complete_ceilings(
@@ -98,11 +96,3 @@ def _parts(only: list[str] | None) -> tuple[str, ...]:
         if part not in PARTS:
             raise InputError(f"--only is '{part[:60]}'", remedy=f"Expected {', '.join(PARTS)}")
     return tuple(dict.fromkeys(only)) if only else USUAL
-
-
-def _checked(device: str) -> str:
-    if not re.fullmatch(DEVICE_PATTERN, device):
-        raise InputError(
-            f"--device is '{device[:60]}'", remedy="Expected auto, cpu, cuda or cuda:N"
-        )
-    return device

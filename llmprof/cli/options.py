@@ -1,11 +1,13 @@
 """Arguments and options that several commands share, so that they read and mean the same."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from llmprof.schema.settings import MAX_THREADS
+from llmprof.errors import InputError
+from llmprof.schema.settings import DEVICE_PATTERN, MAX_THREADS
 
 ModelOrConfig = Annotated[
     str,
@@ -66,3 +68,16 @@ Ops = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+
+
+def checked_device(device: str, *, option: str) -> str:
+    """The device as it was given.
+
+    Raises:
+        InputError: it names none.
+    """
+    if not re.fullmatch(DEVICE_PATTERN, device):
+        raise InputError(
+            f"{option} is '{device[:60]}'", remedy="Expected auto, cpu, cuda or cuda:N"
+        )
+    return device

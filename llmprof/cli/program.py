@@ -12,6 +12,7 @@ from llmprof.cli.generate import generate
 from llmprof.cli.inspect import inspect
 from llmprof.cli.ls import ls
 from llmprof.cli.ncu import ncu
+from llmprof.cli.predict import predict
 from llmprof.cli.quality import quality
 from llmprof.cli.report import report
 from llmprof.cli.run import run
@@ -33,7 +34,19 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
 )
-for command in (run, inspect, generate, ceilings, quality, report, ncu, doctor, ls, schema):
+for command in (
+    run,
+    predict,
+    inspect,
+    generate,
+    ceilings,
+    quality,
+    report,
+    ncu,
+    doctor,
+    ls,
+    schema,
+):
     app.command()(command)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
-from llmprof.errors import MeasurementFailedError
+from llmprof.errors import InputError, MeasurementFailedError
 from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass, RunConfig
 from llmprof.store.settings_file import load_settings
 
@@ -50,6 +50,15 @@ def run(
     random_weights: Annotated[
         bool, typer.Option("--random-weights", help="Random weights of the model's shape.")
     ] = False,
+    confirm: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm",
+            metavar="KEY=VALUE[,KEY=VALUE]",
+            help="Then predict this change, measure both in turn, and explain the difference.",
+            show_default=False,
+        ),
+    ] = None,
     device: options.Device = None,
     threads: options.Threads = None,
     sets: options.Sets = None,
@@ -73,6 +82,8 @@ def run(
       llmprof run llama-3.2-1b --random-weights --dtype bf16 --prompt-tokens 128
 
       llmprof run sample_configs/demo.yaml --set workload.batch=4
+
+      llmprof run smollm2-135m-instruct --confirm weights.quantization=int4
     """
     flags = {
         "device": device,
@@ -87,6 +98,7 @@ def run(
     config = load_settings(
         model, {key: value for key, value in flags.items() if value is not None}, sets or []
     )
+    target = None if confirm is None else _changed(config, confirm)
     outputs = [Path(path) for path in output or []]
     config = _with_tracing(config) if ops or _show_ops(outputs) else config
     _check_outputs(outputs, force=force)
@@ -95,13 +107,39 @@ def run(
         record, saved = _measured(config, interrupts, quiet=quiet)
         try:
             interrupts.release()
-            _tell(record, saved, outputs, ops=ops, json=json)
+            _tell(record, saved, outputs, ops=ops, json=json, silent=json and target is not None)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
     if record.failed:
         raise typer.Exit(MeasurementFailedError.exit_code)
     if record.status == "partial":
         raise typer.Exit(EXIT_INTERRUPTED)
+    if target is not None:
+        _confirm(record, target, json=json, quiet=quiet)
+
+
+def _changed(config: RunConfig, confirm: str) -> RunConfig:
+    """The settings of the other arm, checked before anything is measured."""
+    from llmprof.store.settings_file import changed_settings
+
+    target = changed_settings(config, confirm.split(","))
+    if target == config:
+        raise InputError(f"--confirm {confirm} changes nothing", remedy="Name another value")
+    return target
+
+
+def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool) -> None:
+    from llmprof.experiments.confirm import confirm_switch
+    from llmprof.renderers.confirmation_text import render_confirmation
+
+    with streams.progress_on_stderr(quiet=quiet) as progress:
+        document = confirm_switch(
+            record, target, argv=("llmprof", *sys.argv[1:]), progress=progress
+        )
+    if json:
+        streams.print_json(document)
+    else:
+        render_confirmation(document, streams.result_console())
 
 
 def _measured(
@@ -122,8 +160,15 @@ def _measured(
 
 
 def _tell(
-    record: "RunRecord", saved: Path, outputs: Sequence[Path], *, ops: bool, json: bool
+    record: "RunRecord",
+    saved: Path,
+    outputs: Sequence[Path],
+    *,
+    ops: bool,
+    json: bool,
+    silent: bool,
 ) -> None:
+    """`silent`: another document takes stdout."""
     from llmprof.analysis.report import build_report
     from llmprof.renderers.base import render, suffix_of
     from llmprof.renderers.ops_text import render_ops
@@ -133,6 +178,8 @@ def _tell(
     report = build_report(record)
     for path in outputs:
         write_atomic(path, render(report, suffix_of(path.name)))
+    if silent:
+        return
     if json:
         streams.print_json(report)
         return

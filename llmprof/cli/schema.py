@@ -9,11 +9,13 @@ from pydantic.json_schema import JsonSchemaMode
 
 from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.diagnosis import Diagnosis
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
 from llmprof.schema.listing import Listing
 from llmprof.schema.ncu import NcuComparison
+from llmprof.schema.prediction import Prediction
 from llmprof.schema.quality import Quality
 from llmprof.schema.record import Record, Setting
 from llmprof.schema.report import Report
@@ -28,6 +30,8 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "ceilings": Ceilings,
     "quality": Quality,
     "ncu": NcuComparison,
+    "prediction": Prediction,
+    "confirmation": Confirmation,
     "diagnosis": Diagnosis,
     "listing": Listing,
     "settings": RunConfig,

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from llmprof.architectures.manifest import EMBEDDING, LM_HEAD, expected_tensors
+from llmprof.architectures.manifest import EMBEDDING, FLOAT_BYTES, LM_HEAD, expected_tensors
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import Quantization, WeightsSettings
 
+_DEQUANTIZED: Final = "bf16"
 _DEFAULT_GROUP: Final = 32
 """Loses little: with one scale per channel, int8 changes every 16th most probable token of the demo
 model (`llmprof quality`)."""
@@ -71,3 +72,16 @@ def _group_size(weights: WeightsSettings) -> int | None:
     if weights.group_size == "channel":
         return None
     return weights.group_size or _DEFAULT_GROUP
+
+
+def float_dtype(stored: WeightManifest) -> str:
+    """What a file is computed in unless somebody says otherwise.
+
+    The float dtype that holds most of the bytes; bf16 where any tensor is packed.
+    """
+    by_dtype: dict[str, int] = {}
+    for tensor in stored.tensors:
+        by_dtype[tensor.stored_dtype] = by_dtype.get(tensor.stored_dtype, 0) + tensor.stored_bytes
+    if set(by_dtype) - set(FLOAT_BYTES):
+        return _DEQUANTIZED
+    return max(by_dtype, key=lambda name: by_dtype[name])

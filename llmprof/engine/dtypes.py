@@ -5,14 +5,12 @@ from typing import Final
 
 import torch
 
+from llmprof.costs.weight_layout import float_dtype
 from llmprof.schema.model import WeightManifest
 from llmprof.schema.settings import WeightDtype
 
 TORCH_DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
-
-_DEQUANTIZED: Final = "bf16"
-"""What packed weights become under `as_stored`, as long as no kernel reads them packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,8 @@ def compute_dtype(wanted: WeightDtype, stored: WeightManifest) -> ComputeDtype:
     `as_stored` keeps the float dtype that holds most of the bytes (norms are often kept in fp32
     beside matrices in 16 bits), and takes bf16 where any tensor is packed.
     """
-    by_dtype: dict[str, int] = {}
-    for tensor in stored.tensors:
-        by_dtype[tensor.stored_dtype] = by_dtype.get(tensor.stored_dtype, 0) + tensor.stored_bytes
-    packed = tuple(sorted(set(by_dtype) - set(TORCH_DTYPES)))
+    names = {tensor.stored_dtype for tensor in stored.tensors}
+    packed = tuple(sorted(names - set(TORCH_DTYPES)))
     if wanted is not WeightDtype.AS_STORED:
         return ComputeDtype(wanted.value, packed)
-    if packed:
-        return ComputeDtype(_DEQUANTIZED, packed)
-    return ComputeDtype(max(by_dtype, key=lambda name: by_dtype[name]))
+    return ComputeDtype(float_dtype(stored), packed)

@@ -7,9 +7,10 @@ from typing import Literal
 import torch
 
 from llmprof.architectures.source import ModelSource, require_weights
+from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
-from llmprof.engine.attention import kv_access, make_attention
+from llmprof.engine.attention import make_attention
 from llmprof.engine.capabilities import (
     check_capabilities,
     check_length,

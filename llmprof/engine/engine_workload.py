@@ -4,6 +4,7 @@ import hashlib
 
 import torch
 
+from llmprof.costs.fixed_work import step_shapes
 from llmprof.engine.description import ceiling_needs, describe_engine
 from llmprof.engine.engine import Engine
 from llmprof.engine.finite_logits import WatchedSampler
@@ -13,10 +14,10 @@ from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.sampling import GreedySampler
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.workload import RoundDetails, StepUse
-from llmprof.schema.cost import Phase, SequenceShape, StepCost, StepShape
+from llmprof.schema.cost import Phase, StepCost, StepShape
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.run import EngineDescription, KvUse
-from llmprof.schema.settings import ContextKind, KvLayout, RunConfig
+from llmprof.schema.settings import ContextKind, RunConfig
 
 
 class EngineWorkload:
@@ -39,6 +40,7 @@ class EngineWorkload:
         self.needs = ceiling_needs(engine, config, self._shapes[-1])
         self._sampler = WatchedSampler(GreedySampler())
         self._batch = self._open()
+        self._first_output = self._batch.num_tokens
         self._prepare()
         self._uses = tuple(map(self._use, self._shapes))
 
@@ -50,15 +52,19 @@ class EngineWorkload:
         """
         self._restart()
         self._sampler.forget()
-        first = self._batch.num_tokens
+        self._first_output = self._batch.num_tokens
         with torch.inference_mode(), out_of_memory_explained("running a step"):
             for shape in self._shapes:
                 probe.step_begin(shape)
                 self._engine.step(self._batch, self._sampler, probe)
                 probe.step_end()
             self._sampler.require_finite()
-        output = self._batch.tokens[:, first : self._batch.num_tokens]
-        return hashlib.sha256(output.cpu().contiguous().numpy().tobytes()).hexdigest()
+        return hashlib.sha256(self.output_tokens().numpy().tobytes()).hexdigest()
+
+    def output_tokens(self) -> torch.Tensor:
+        """Ids [batch, steps] that the last round sampled, on the host."""
+        output = self._batch.tokens[:, self._first_output : self._batch.num_tokens]
+        return output.cpu().contiguous()
 
     def round_details(self) -> RoundDetails:
         return RoundDetails(steps=self._uses)
@@ -121,25 +127,3 @@ def random_prompts(vocab_size: int, batch: int, prompt_tokens: int, seed: int) -
     """Ids [batch, prompt_tokens], uniform over the vocabulary: no two sequences alike."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(vocab_size, (batch, prompt_tokens), generator=generator)
-
-
-def step_shapes(config: RunConfig) -> tuple[StepShape, ...]:
-    """The steps of a round: prefill gives the first output token, each decode step one more.
-
-    `measure.steps_per_round` caps the decode steps. A synthetic context leaves the prefill out.
-    """
-    workload, cap = config.workload, config.measure.steps_per_round
-    decodes = workload.output_tokens - 1
-    decodes = decodes if cap is None else min(decodes, cap)
-    prompt = _shape(Phase.PREFILL, workload.batch, workload.prompt_tokens, 0)
-    steps = () if workload.context is ContextKind.SYNTHETIC else (prompt,)
-    contexts = range(workload.prompt_tokens, workload.prompt_tokens + decodes)
-    if config.kv_cache.layout is KvLayout.NONE:
-        repeated = (_shape(Phase.DECODE, workload.batch, past + 1, 0) for past in contexts)
-        return (*steps, *repeated)
-    return (*steps, *(_shape(Phase.DECODE, workload.batch, 1, past) for past in contexts))
-
-
-def _shape(phase: Phase, batch: int, new_tokens: int, cached_tokens: int) -> StepShape:
-    sequence = SequenceShape(count=batch, new_tokens=new_tokens, cached_tokens=cached_tokens)
-    return StepShape(phase=phase, sequences=(sequence,), logit_rows=batch)

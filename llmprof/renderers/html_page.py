@@ -7,6 +7,7 @@ from llmprof import units
 from llmprof.renderers.ceilings_tables import cached_table, roof_table, rounds_table
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.ledger_figure import ledger_figure
+from llmprof.renderers.levers_text import lever_tables
 from llmprof.renderers.ops_tables import ops_table
 from llmprof.renderers.phase_cards import phase_cards
 from llmprof.renderers.provenance import environment_facts, kernel_facts, settings_facts
@@ -81,6 +82,7 @@ def _context(report: Report) -> dict[str, Any]:
         "groups": tuple(groups_table(ledger) for ledger in report.ledgers),
         "ops": tuple(map(ops_table, report.ops)),
         "phases": phases_table(report),
+        "levers": lever_tables(report.levers),
         "judged": _with_rows(sensitivities_table(report.ledgers), evidence_table(report)),
         "ceilings": _with_rows(roof_table(report), cached_table(report)),
         "environment": environment_facts(report),

@@ -10,6 +10,7 @@ from llmprof import units
 from llmprof.renderers.bars import ledger_bar, ledger_legend
 from llmprof.renderers.datasheet_text import utilization
 from llmprof.renderers.estimates import point_and_interval
+from llmprof.renderers.levers_text import lever_lines
 from llmprof.renderers.roofline_text import roofline_lines, roofline_table
 from llmprof.renderers.serving_text import serving_lines
 from llmprof.renderers.text_layout import flow, side_by_side, wrap, wrap_all
@@ -80,6 +81,9 @@ def _lines(report: Report, width: int, footer: str | None, *, unicode: bool) -> 
     # Never wrapped: a path must stay whole to be copied.
     last = [Text(one_line(line), "dim") for line in (footer or "").splitlines()]
     room = SCREEN_LINES - len(body) - len(last)
+    levers = wrap_all(lever_lines(report.levers, room - MIN_CAVEAT_LINES), width)
+    body += levers
+    room -= len(levers)
     return [*body, *_caveats(report.caveats, width, room), *last]
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from llmprof.schema.cost import Phase, StepCost
 from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.ledger import Ledger
+from llmprof.schema.levers import Levers
 from llmprof.schema.measurement import (
     Caveat,
     Estimate,
@@ -103,6 +104,8 @@ class Report(Record):
     headline: str
     energy_per_token_j: Estimate | None = None
     """Of the whole device, per prompt or output token; null where it has no such counter."""
+    levers: Levers | None = None
+    """Null for work that cannot be predicted."""
     datasheet: Datasheet | None = None
     """What the vendor states about the device; null where the table does not know it, or where the
     run had a part of it only."""

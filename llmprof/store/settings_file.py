@@ -52,6 +52,18 @@ def load_settings(
     return layers.validated()
 
 
+def changed_settings(base: RunConfig, sets: Sequence[str]) -> RunConfig:
+    """Settings of a run with `key=value` texts over them.
+
+    Raises:
+        InputError: as `load_settings`.
+    """
+    layers = _Layers(tree=base.model_dump(mode="json"))
+    for text in sets:
+        layers.add_set(text)
+    return layers.validated()
+
+
 @dataclass(slots=True)
 class _Layers:
     """Settings so far, and where each came from; a later layer replaces an earlier one."""

@@ -48,7 +48,18 @@ def test_the_light_commands_import_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "inspect", "generate", "ceilings", "report", "doctor", "ls", "schema"]
+    "command",
+    [
+        "run",
+        "predict",
+        "inspect",
+        "generate",
+        "ceilings",
+        "report",
+        "doctor",
+        "ls",
+        "schema",
+    ],
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute([command, "--help"]) == 0

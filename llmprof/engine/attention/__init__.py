@@ -2,7 +2,7 @@
 
 from llmprof.engine.attention.base import Attention, DecodeKernel
 from llmprof.engine.attention.flash import FlashAttention
-from llmprof.engine.attention.kinds import kv_access, make_attention
+from llmprof.engine.attention.kinds import make_attention
 from llmprof.engine.attention.standard import StandardAttention
 
 __all__ = [
@@ -10,6 +10,5 @@ __all__ = [
     "DecodeKernel",
     "FlashAttention",
     "StandardAttention",
-    "kv_access",
     "make_attention",
 ]

@@ -1,18 +1,10 @@
-"""Which attention a setting asks for, and how it gets at the cache."""
+"""Which attention a setting asks for."""
 
 from llmprof.engine.attention.base import Attention
 from llmprof.engine.attention.decode_kernels import find_decode_kernel
 from llmprof.engine.attention.flash import FlashAttention
 from llmprof.engine.attention.standard import StandardAttention
-from llmprof.schema.cost import KvAccess, KvRead
-from llmprof.schema.settings import (
-    AttentionKind,
-    BatchingPolicy,
-    KvDtype,
-    KvLayout,
-    RunConfig,
-    WorkloadKind,
-)
+from llmprof.schema.settings import AttentionKind
 
 
 def make_attention(kind: AttentionKind, device: str) -> Attention:
@@ -22,24 +14,3 @@ def make_attention(kind: AttentionKind, device: str) -> Attention:
             return StandardAttention()
         case AttentionKind.FLASH:
             return FlashAttention(find_decode_kernel(device))
-
-
-def kv_access(config: RunConfig, *, decode_kernel: bool) -> KvAccess:
-    """Where a run of this configuration gathers a copy of its cache before it attends.
-
-    A view needs tokens side by side in the model's dtype, and for several sequences one length.
-    `decode_kernel`: decoding tokens have a kernel that follows block tables and reads stored dtypes.
-    """
-    kv = config.kv_cache
-    if kv.layout is KvLayout.NONE:
-        return KvAccess()
-    plain = kv.layout is KvLayout.CONTIGUOUS and kv.dtype is KvDtype.AS_WEIGHTS
-    one_length = (
-        config.batching.policy is BatchingPolicy.STATIC
-        and config.workload.kind is WorkloadKind.FIXED
-    )
-    viewed = plain and one_length
-    return KvAccess(
-        decode=KvRead.IN_PLACE if decode_kernel or viewed else KvRead.GATHERED,
-        chunk=KvRead.IN_PLACE if plain else KvRead.GATHERED,
-    )

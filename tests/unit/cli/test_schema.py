@@ -13,6 +13,8 @@ NAMES = [
     "ceilings",
     "quality",
     "ncu",
+    "prediction",
+    "confirmation",
     "diagnosis",
     "listing",
     "settings",

@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 import torch
 
+from llmprof.costs.fixed_work import step_shapes
 from llmprof.engine.engine import Engine
-from llmprof.engine.engine_workload import EngineWorkload, random_prompts, step_shapes
+from llmprof.engine.engine_workload import EngineWorkload, random_prompts
 from llmprof.engine.probe import NullProbe
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpGroup, Phase, StepShape

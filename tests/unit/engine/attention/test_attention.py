@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from llmprof.engine.attention import Attention, FlashAttention, StandardAttention, kv_access
+from llmprof.costs.cache_access import kv_access
+from llmprof.engine.attention import Attention, FlashAttention, StandardAttention
 from llmprof.engine.attention.decode_kernels import find_decode_kernel
 from llmprof.engine.attention.flash import many_tokens_folded, many_tokens_native
 from llmprof.engine.kv_cache import KvCache, KvPool, NoCache

@@ -1,0 +1,159 @@
+"""The time of one op group under other settings: its roof again, and its measured loss kept."""
+
+from dataclasses import dataclass
+
+from llmprof.analysis.kernel_keys import kernel_key
+from llmprof.analysis.kernel_times import KernelTimes
+from llmprof.analysis.op_roof import link_time_s
+from llmprof.analysis.prediction_target import Target
+from llmprof.analysis.rates import Rates
+from llmprof.analysis.small_ops import SmallOps
+from llmprof.analysis.spans import Span
+from llmprof.analysis.step_split import GroupSplit, StepWork
+from llmprof.schema.cost import PROJECTIONS, OpCost, OpGroup, Phase
+from llmprof.schema.prediction import KernelTime
+
+_HAVE_LINKS = (*PROJECTIONS, OpGroup.ATTENTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Of one op group, or of the time between them."""
+
+    span: Span
+    basis: str
+    is_measured: bool = True
+    """Whether every kernel in it has a roof that was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One side of a prediction: the settings, a step's work, and the ceilings it runs under."""
+
+    target: Target
+    work: StepWork
+    rates: Rates
+
+    def link_s(self, group: OpGroup) -> float:
+        return link_time_s(self.work.of(group), self.rates, self.work.cache_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Both sides of one op group, and what is known about its kernels."""
+
+    group: OpGroup
+    phase: Phase
+    split: GroupSplit
+    """As the base run has it."""
+    base: Setting
+    target: Setting
+    kernels: KernelTimes
+    small_ops: SmallOps
+    other_device: bool
+
+    @property
+    def same_kernel(self) -> bool:
+        return kernel_key(self.group, self.base.target, self.base.work.cost.shape) == kernel_key(
+            self.group, self.target.target, self.target.work.cost.shape
+        )
+
+    @property
+    def same_work(self) -> bool:
+        return _work(self.base.work.of(self.group)) == _work(self.target.work.of(self.group))
+
+
+def forecast_group(change: GroupChange) -> Forecast:
+    """Prediction of one group that the base run has timed.
+
+    A group whose kernel and work are those of the base takes the base's time. Else a measured pair of
+    kernel times goes first, then the roofs of the same kernel, then those of another.
+    """
+    if not change.target.work.of(change.group) and change.group in _HAVE_LINKS:
+        return Forecast(Span.exactly(0.0), "nothing to do")
+    if change.other_device:
+        return _on_another_device(change)
+    timed = change.kernels.of_group(change.phase, change.group)
+    if (
+        change.same_kernel
+        and change.same_work
+        and not change.target.target.settings.parallel.tensor > 1
+    ):
+        return Forecast(Span.exactly(change.split.time_s), "as it is: the same kernel and work")
+    if timed is not None:
+        return _by_kernel_times(change, timed)
+    if change.group not in _HAVE_LINKS:
+        return _small(change)
+    return _by_roofs(change)
+
+
+def _by_kernel_times(change: GroupChange, timed: KernelTime) -> Forecast:
+    """The base's time x (target kernel / base kernel).
+
+    What the run takes beyond the bare kernel may grow with it or stay as it is: the interval holds
+    both.
+    """
+    time_s = change.split.time_s
+    scaled = time_s * timed.target_s / timed.base_s
+    stays = timed.target_s + (time_s - timed.base_s)
+    span = Span.around(scaled, max(stays, 0.0)).widened(timed.spread)
+    return Forecast(span, f"{timed.method}: {timed.base_s / timed.target_s:.2f} x as fast")
+
+
+def _small(change: GroupChange) -> Forecast:
+    size = sum(op.traffic.total for op in change.target.work.of(change.group))
+    if not change.base.work.of(change.group) or not size:
+        return Forecast(Span.exactly(change.split.time_s), "as it is: no traffic is counted")
+    span, basis = change.small_ops.predict(change.group, change.phase, size)
+    return Forecast(span, basis)
+
+
+def _by_roofs(change: GroupChange) -> Forecast:
+    """Fixed cost, and the link of the target with the base's ratio of time to roof."""
+    split, fixed_s = change.split, change.split.fixed_cost_s
+    before_s, after_s = change.base.link_s(change.group), change.target.link_s(change.group)
+    if not before_s:
+        return Forecast(Span.exactly(split.time_s), "as it is: no link is known", is_measured=False)
+    net_s = max(split.time_s - fixed_s, 0.0)
+    kept = fixed_s + net_s * after_s / before_s
+    stays = max(fixed_s + net_s + after_s - before_s, fixed_s + after_s)
+    if change.same_kernel:
+        return Forecast(
+            Span.around(kept, stays), "its roof again, with the measured ratio of time to roof"
+        )
+    slow = max(kept, split.time_s * _growth(change))
+    return Forecast(
+        Span.around(kept, fixed_s + after_s, slow),
+        "another kernel, whose roof was not measured: from this kernel's ratio of time to roof "
+        "to no gain at all",
+        is_measured=False,
+    )
+
+
+def _growth(change: GroupChange) -> float:
+    """How many times as many FLOPs: a kernel that gains nothing takes as much longer."""
+    before = sum(op.flops for op in change.base.work.of(change.group))
+    after = sum(op.flops for op in change.target.work.of(change.group))
+    return max(1.0, after / before) if before else 1.0
+
+
+def _on_another_device(change: GroupChange) -> Forecast:
+    """The loss ratio of this device on the roofs of the other: anything from none to its square."""
+    split, fixed_s = change.split, change.target.work.fixed_cost_s(change.group)
+    before_s, after_s = change.base.link_s(change.group), change.target.link_s(change.group)
+    if not split.has_link or not before_s:
+        scale = fixed_s / split.fixed_cost_s if split.fixed_cost_s else 1.0
+        point = split.time_s * scale
+        return Forecast(
+            Span(point, point / 2, 2 * point), "scaled by the fixed cost of an op", False
+        )
+    loss = max((split.time_s - split.fixed_cost_s) / before_s, 1.0)
+    return Forecast(
+        Span(fixed_s + loss * after_s, fixed_s + after_s, fixed_s + loss * loss * after_s),
+        "the other device's roof, with this device's ratio of time to roof",
+        is_measured=False,
+    )
+
+
+def _work(ops: tuple[OpCost, ...]) -> list[tuple[str, float, float, int]]:
+    return [(op.name, op.flops, op.traffic.total, op.calls) for op in ops]

@@ -1,0 +1,48 @@
+"""Which kernel an op group runs: two steps with one key differ in the amount of work alone."""
+
+from typing import Final
+
+from llmprof.analysis.prediction_target import PACKED_ROWS, Target
+from llmprof.schema.cost import PROJECTIONS, OpGroup, StepShape
+from llmprof.schema.settings import KvLayout
+
+KernelKey = tuple[object, ...]
+
+TENSOR_OF: Final = {
+    OpGroup.QKV_PROJECTION: "q_proj",
+    OpGroup.OUTPUT_PROJECTION: "o_proj",
+    OpGroup.GATE_UP_PROJECTION: "gate_proj",
+    OpGroup.DOWN_PROJECTION: "down_proj",
+    OpGroup.LM_HEAD: "lm_head",
+}
+
+
+def kernel_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
+    """Everything that picks the kernel of `group` in a step of `shape`."""
+    if group in PROJECTIONS:
+        return _product_key(group, target, shape)
+    if group in (OpGroup.ATTENTION, OpGroup.KV_APPEND):
+        return _cache_key(target, shape)
+    return (target.options.compute_dtype,)
+
+
+def product_rows(group: OpGroup, shape: StepShape) -> int:
+    """Rows of activations of a projection's products."""
+    return shape.logit_rows if group is OpGroup.LM_HEAD else shape.new_tokens
+
+
+def _product_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
+    """Few rows have a kernel for each number of them; from there on one library product serves all."""
+    rows = product_rows(group, shape)
+    skinny = rows <= (target.options.packed_rows or PACKED_ROWS)
+    return (target.weight_format(TENSOR_OF[group]), rows if skinny else "many rows")
+
+
+def _cache_key(target: Target, shape: StepShape) -> KernelKey:
+    first = shape.sequences[0]
+    kv = target.settings.kv_cache
+    decodes = first.new_tokens == 1 and first.cached_tokens > 0
+    reads = kv.layout if decodes or first.cached_tokens else "new rows"
+    blocks = kv.block_tokens if kv.layout is KvLayout.PAGED else None
+    stored = kv.dtype if decodes else None
+    return (target.settings.attention.kind, decodes, reads, blocks if decodes else None, stored)

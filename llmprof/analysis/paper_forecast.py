@@ -1,0 +1,163 @@
+"""Tier A: a step from ceilings and the model alone. Nobody has run it, so its kernels are assumed."""
+
+from typing import Final
+
+from llmprof.analysis.cached_roofs import attention_s, host_s, product_s
+from llmprof.analysis.device_rates import rates_of
+from llmprof.analysis.fixed_cost import GroupFixedCost
+from llmprof.analysis.group_forecast import Forecast, Setting
+from llmprof.analysis.limits import SATURATED, UNSATURATED
+from llmprof.analysis.naive import bare_roofline_s
+from llmprof.analysis.op_roof import last_level_cache_bytes
+from llmprof.analysis.phase_forecast import (
+    group_records,
+    largest_limit,
+    part_records,
+    tokens_of,
+)
+from llmprof.analysis.prediction import capacity_caveats, largest_fitting
+from llmprof.analysis.prediction_target import Target, available_on, capacity_of, make_target
+from llmprof.analysis.spans import Span, added, ratio_of
+from llmprof.analysis.step_forecast import StepForecast, forecast_split
+from llmprof.analysis.step_split import StepWork
+from llmprof.costs.weight_layout import float_dtype, laid_out
+from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
+from llmprof.schema.environment import Environment
+from llmprof.schema.model import ModelConfig, WeightManifest
+from llmprof.schema.prediction import (
+    KernelBenchmarks,
+    NaiveForecasts,
+    PhasePrediction,
+    Prediction,
+    Tier,
+)
+from llmprof.schema.settings import RunConfig, WeightDtype
+from llmprof.units import percent
+
+_ASSUMPTIONS: Final = (
+    f"kernels without a measured roof reach {percent(SATURATED)} of the device's, at worst "
+    f"{percent(UNSATURATED)}: nobody has run this model here",
+    "ops between the matrix products take the fixed cost of an op and their bytes at the read ceiling",
+)
+
+
+def paper_target(
+    model: ModelConfig, stored: WeightManifest, settings: RunConfig, environment: Environment
+) -> Target:
+    """A model as found, as the engine would keep it; packed files become bf16, as they do there.
+
+    Raises:
+        InputError: more tokens than the model has positions.
+        CapabilityError: settings whose steps cannot be predicted.
+    """
+    dtype = settings.weights.dtype.value
+    if settings.weights.dtype is WeightDtype.AS_STORED:
+        dtype = float_dtype(stored)
+    return make_target(
+        settings,
+        model,
+        laid_out(model, settings.weights, dtype),
+        dtype,
+        decode_kernel=environment.gpu is None,
+    )
+
+
+def predict_on_paper(target: Target, ceilings: Ceilings) -> Prediction:
+    """A model that was never run on a device whose ceilings are known.
+
+    Raises:
+        InputError: ceilings without a read or a matmul of the model's dtype.
+    """
+    capacity = capacity_of(target, available_on(ceilings.environment))
+    fitting = largest_fitting(target, capacity)
+    phases = (
+        ()
+        if fitting is None
+        else tuple(_phase(fitting, ceilings, phase) for phase in fitting.phases)
+    )
+    return Prediction(
+        tier=Tier.A,
+        base=target.model.name,
+        device=ceilings.environment.device_name,
+        changes=(),
+        settings=(fitting or target).settings,
+        capacity=capacity,
+        phases=phases,
+        benchmarks=KernelBenchmarks(),
+        assumptions=_ASSUMPTIONS,
+        caveats=tuple(capacity_caveats(target, capacity)),
+    )
+
+
+def _phase(target: Target, ceilings: Ceilings, phase: Phase) -> PhasePrediction:
+    cost = target.cost(phase)
+    work = StepWork(
+        cost=cost,
+        fixed_cost=GroupFixedCost.of(ceilings.fixed_cost, None),
+        cache_bytes=last_level_cache_bytes(ceilings.environment, ceilings.bandwidth),
+    )
+    setting = Setting(target, work, rates_of(ceilings, cost))
+    groups = {
+        group: _group(group, setting, ceilings)
+        for group in dict.fromkeys(op.group for op in cost.ops)
+    }
+    host = _host(target, ceilings, phase)
+    step = added([*(one.span for one in groups.values()), host.span])
+    split = forecast_split(setting, groups, step.point, host.span.point, None)
+    forecast = StepForecast(step, groups, host, split)
+    limit, share = largest_limit(forecast)
+    return PhasePrediction(
+        phase=phase,
+        tier=Tier.A,
+        shape=cost.shape,
+        base_step_s=None,
+        step_s=step.interval(),
+        speedup=None,
+        new_tokens_per_s=ratio_of(tokens_of(cost, phase), step),
+        limit=limit,
+        limit_share=share,
+        groups=tuple(group_records({}, None, forecast)),
+        parts=tuple(part_records({}, forecast)),
+        naive=NaiveForecasts(
+            byte_ratio_step_s=None, roofline_step_s=bare_roofline_s(cost, setting.rates)
+        ),
+    )
+
+
+def _group(group: OpGroup, setting: Setting, ceilings: Ceilings) -> Forecast:
+    fixed_s, link_s = setting.work.fixed_cost_s(group), setting.link_s(group)
+    roof_s = fixed_s + link_s
+    known = _kernel_s(group, setting, ceilings)
+    if known is not None:
+        point = max(known, roof_s)
+        return Forecast(
+            Span.around(point, roof_s, fixed_s + known / SATURATED), "its kernel's measured roof"
+        )
+    if group in PROJECTIONS or group is OpGroup.ATTENTION:
+        return Forecast(
+            Span(fixed_s + link_s / SATURATED, roof_s, fixed_s + link_s / UNSATURATED),
+            f"{percent(SATURATED)} of the roof assumed",
+            is_measured=False,
+        )
+    size = sum(op.traffic.total for op in setting.work.of(group))
+    most_s = fixed_s + size / setting.rates.read_bytes_per_s
+    return Forecast(
+        Span((roof_s + most_s) / 2, roof_s, most_s), "between its fixed cost and its bytes", False
+    )
+
+
+def _kernel_s(group: OpGroup, setting: Setting, ceilings: Ceilings) -> float | None:
+    target, cost = setting.target, setting.work.cost
+    if group in PROJECTIONS:
+        return product_s(ceilings, target, group, cost)
+    return attention_s(ceilings, target, cost) if group is OpGroup.ATTENTION else None
+
+
+def _host(target: Target, ceilings: Ceilings, phase: Phase) -> Forecast:
+    costs = {one.mode: one for one in ceilings.host}
+    cost = costs.get(target.settings.execution.mode.value)
+    if cost is None or phase is not Phase.DECODE:
+        return Forecast(Span.exactly(0.0), "left out: nobody measured it here", False)
+    time_s = host_s(cost, target)
+    return Forecast(Span(time_s / 2, 0.0, time_s), "part of a step that computes nothing")

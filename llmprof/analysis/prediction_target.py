@@ -1,0 +1,250 @@
+"""What is predicted: a model under settings, with its costs and the memory that it needs."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from llmprof.costs.cache_access import kv_access
+from llmprof.costs.fixed_work import step_shapes
+from llmprof.costs.memory import MemoryNeed, memory_need
+from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.step import step_cost
+from llmprof.costs.weight_layout import laid_out
+from llmprof.errors import CapabilityError, InputError
+from llmprof.schema.cost import Phase, StepCost, StepShape
+from llmprof.schema.environment import Environment
+from llmprof.schema.model import ModelConfig, WeightManifest
+from llmprof.schema.prediction import Capacity, SettingChange
+from llmprof.schema.run import RunRecord
+from llmprof.schema.settings import (
+    AttentionKind,
+    BatchingPolicy,
+    ContextKind,
+    KvDtype,
+    Quantization,
+    RunConfig,
+    WeightDtype,
+    WorkloadKind,
+)
+
+PACKED_ROWS: Final = 16
+"""Rows up to which every packed format is read as it is, on any CPU (`engine.kernels.matvec`)."""
+_FREE_GROUPS: Final = ("measure", "gate")
+"""Settings that say how to measure: no step takes longer for them."""
+MOST_SEQUENCES: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model under settings; every cost follows from it."""
+
+    settings: RunConfig
+    model: ModelConfig
+    weights: WeightManifest
+    options: CostOptions
+    shapes: tuple[StepShape, ...]
+    """Of the steps of one round."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return tuple(dict.fromkeys(shape.phase for shape in self.shapes))
+
+    def cost(self, phase: Phase) -> StepCost:
+        """Of the phase's median step."""
+        shapes = sorted(
+            (shape for shape in self.shapes if shape.phase is phase),
+            key=lambda shape: (shape.new_tokens, shape.cached_tokens),
+        )
+        return step_cost(self.model, self.weights, shapes[len(shapes) // 2], self.options)
+
+    def weight_format(self, op: str) -> str:
+        """`stored_dtype` of most of the weights of a projection (named as the tensors are)."""
+        found = [one for one in self.weights.tensors if f".{op}." in f".{one.name}"]
+        found = found or [one for one in self.weights.tensors if "embed_tokens" in one.name]
+        return max(found, key=lambda one: one.stored_bytes).stored_dtype
+
+
+def target_of_run(record: RunRecord, settings: RunConfig) -> Target:
+    """The run's model under other settings.
+
+    Raises:
+        InputError: `weights.dtype` became `as_stored`, which only the file could tell.
+        CapabilityError: work of another kind than a fixed batch, or a format that has no layout.
+    """
+    if settings.model != record.settings.model:
+        raise InputError(
+            f"run {record.id} is of {record.settings.model}: nothing in it tells of another model",
+            remedy="Predict from a run of that model, or from the model and ceilings alone",
+        )
+    if record.model is None or record.weights is None:
+        raise CapabilityError(
+            f"run {record.id} has no model, so its costs cannot be recomputed",
+            remedy="Predict from the run of a model",
+        )
+    dtype = _dtype_of(record, settings)
+    same = settings.weights == record.settings.weights
+    weights = record.weights if same else laid_out(record.model, settings.weights, dtype)
+    own_kernel = record.environment.gpu is None or "attention.decode" in record.engine.kernels
+    return make_target(
+        settings,
+        record.model,
+        weights,
+        dtype,
+        decode_kernel=own_kernel,
+        packed_rows=record.engine.packed_rows,
+    )
+
+
+def make_target(
+    settings: RunConfig,
+    model: ModelConfig,
+    weights: WeightManifest,
+    dtype: str,
+    *,
+    decode_kernel: bool,
+    packed_rows: int | None = None,
+) -> Target:
+    """From the parts. `dtype`: of the arithmetic; `decode_kernel`: flash decodes without a gather.
+
+    Raises:
+        InputError: more tokens than the model has positions.
+        CapabilityError: work of another kind than a fixed batch.
+    """
+    _check_fixed_work(settings, model)
+    packed = settings.weights.quantization is not Quantization.NONE
+    kv_dtype = settings.kv_cache.dtype
+    flash = settings.attention.kind is AttentionKind.FLASH
+    options = options_from(
+        settings,
+        compute_dtype=dtype,
+        kv_dtype=dtype if kv_dtype is KvDtype.AS_WEIGHTS else kv_dtype.value,
+        head_dim=model.head_dim,
+        kv_access=kv_access(settings, decode_kernel=decode_kernel and flash),
+        packed_rows=(packed_rows or PACKED_ROWS) if packed else None,
+    )
+    return Target(settings, model, weights, options, step_shapes(settings))
+
+
+def changes_between(base: RunConfig, target: RunConfig) -> tuple[SettingChange, ...]:
+    """Every key that differs, those of `measure` and `gate` apart."""
+    before, after = _flat(base), _flat(target)
+    return tuple(
+        SettingChange(key=key, base=before[key], target=after[key])
+        for key in after
+        if before[key] != after[key]
+    )
+
+
+def memory_of(target: Target) -> MemoryNeed:
+    """What the target holds at its largest step."""
+    workload = target.settings.workload
+    prefills = workload.context is ContextKind.REAL
+    return memory_need(
+        target.model,
+        target.weights,
+        target.options,
+        batch=workload.batch,
+        prompt_tokens=workload.prompt_tokens if prefills else 1,
+        max_tokens=workload.prompt_tokens + workload.output_tokens,
+    )
+
+
+def capacity_of(target: Target, available_bytes: int) -> Capacity:
+    """Whether the target fits, and how many sequences of its length would."""
+    need = memory_of(target)
+    return Capacity(
+        available_bytes=max(available_bytes, 0),
+        weight_bytes=need.weight_bytes,
+        kv_bytes=need.kv_bytes,
+        activation_bytes=need.activation_bytes,
+        fits=need.total_bytes <= available_bytes,
+        largest_batch=largest_batch(target, available_bytes),
+    )
+
+
+def largest_batch(target: Target, available_bytes: int) -> int:
+    """Most sequences of the target's length that fit, up to `MOST_SEQUENCES`."""
+
+    def fits(batch: int) -> bool:
+        return memory_of(with_batch(target, batch)).total_bytes <= available_bytes
+
+    low, high = 0, MOST_SEQUENCES
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def with_batch(target: Target, batch: int) -> Target:
+    """The same with so many sequences."""
+    settings = with_workload(target.settings, batch=batch)
+    return Target(settings, target.model, target.weights, target.options, step_shapes(settings))
+
+
+def with_workload(settings: RunConfig, **changes: object) -> RunConfig:
+    """The same settings with other keys of `workload`."""
+    workload = settings.workload.model_copy(update=changes)
+    return settings.model_copy(update={"workload": workload})
+
+
+def available_of_run(record: RunRecord) -> int:
+    """Bytes that a run there may take: what was free beside it, and what it held itself."""
+    held = record.engine.weight_bytes + record.engine.kv_bytes_reserved
+    return available_on(record.environment) + (0 if record.environment.gpu else held)
+
+
+def available_on(environment: Environment) -> int:
+    """Of a GPU all of its memory, of a host what was free."""
+    gpu = environment.gpu
+    return environment.memory_available_bytes if gpu is None else gpu.memory_bytes
+
+
+def _flat(settings: RunConfig) -> dict[str, str]:
+    found: dict[str, str] = {}
+
+    def walk(value: object, path: str) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{path}.{key}".removeprefix("."))
+        else:
+            found[path] = str(value)
+
+    walk(settings.model_dump(mode="json", exclude=set(_FREE_GROUPS)), "")
+    return found
+
+
+def _dtype_of(record: RunRecord, settings: RunConfig) -> str:
+    wanted = settings.weights.dtype
+    if wanted is record.settings.weights.dtype:
+        return record.engine.compute_dtype
+    if wanted is WeightDtype.AS_STORED:
+        raise InputError(
+            "weights.dtype=as_stored depends on the file, which the run does not hold",
+            remedy="Name the dtype: fp32, bf16 or fp16",
+        )
+    return wanted.value
+
+
+def _check_fixed_work(settings: RunConfig, model: ModelConfig) -> None:
+    workload, batching = settings.workload, settings.batching
+    if workload.kind is not WorkloadKind.FIXED or batching.policy is not BatchingPolicy.STATIC:
+        raise CapabilityError(
+            "only fixed work in a static batch is predicted: a served trace has no step of one shape",
+            remedy="Set workload.kind=fixed and batching.policy=static",
+        )
+    if settings.parallel.tensor > 1:
+        raise CapabilityError(
+            "parallel.tensor cannot be predicted: no ceiling of the links between devices is measured",
+            remedy="Set parallel.tensor=1",
+        )
+    tokens = workload.prompt_tokens + workload.output_tokens
+    if tokens > model.max_position_embeddings:
+        raise InputError(
+            f"{workload.prompt_tokens} prompt tokens and {workload.output_tokens} output tokens are "
+            f"{tokens}, but {model.name} has {model.max_position_embeddings} positions",
+            remedy="Shorten the prompt or the output",
+        )
+    if settings.kv_cache.layout.value == "none" and workload.context is ContextKind.SYNTHETIC:
+        raise InputError(
+            "workload.context=synthetic fills a KV cache, and kv_cache.layout=none has none",
+            remedy="Set workload.context=real",
+        )

@@ -1,0 +1,235 @@
+"""One step under other settings: the ledger recomputed, group by group."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
+from llmprof.analysis.host_forecast import (
+    forecast_host,
+    guessed_starts,
+    hidden_host,
+    replays,
+    start_cost_s,
+    without_starts,
+)
+from llmprof.analysis.kernel_keys import kernel_key
+from llmprof.analysis.kernel_times import KernelTimes
+from llmprof.analysis.op_roof import op_roof
+from llmprof.analysis.phase_case import PhaseCase
+from llmprof.analysis.prediction_target import Target
+from llmprof.analysis.rates import Rates
+from llmprof.analysis.small_ops import SizedTime, SmallOps
+from llmprof.analysis.spans import Span, added
+from llmprof.analysis.splits import PhaseSplits
+from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
+from llmprof.schema.cost import OpGroup, Phase, StepShape
+
+IN_THE_SKELETON: Final = (OpGroup.ATTENTION, OpGroup.KV_APPEND, OpGroup.ROPE)
+"""Groups that can be timed in a model without weights (`experiments.skeleton`): as they are started."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCase:
+    """A phase of the base run that has a split; nothing can be predicted from one without."""
+
+    case: PhaseCase
+    splits: PhaseSplits
+    work: StepWork
+    rates: Rates
+
+    @classmethod
+    def of(cls, case: PhaseCase) -> "SplitCase | None":
+        if case.splits is None or case.work is None or case.rates is None:
+            return None
+        return cls(case, case.splits, case.work, case.rates)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The base run, and what else a prediction rests on."""
+
+    target: Target
+    """Of the base's own settings."""
+    cases: Mapping[Phase, SplitCase]
+    kernels: KernelTimes
+    other_rates: Rates | None = None
+    """Of another device; None to stay on this one."""
+    other_alpha_s: float | None = None
+    other_cache_bytes: int | None = None
+
+    @property
+    def small_ops(self) -> SmallOps:
+        groups: dict[OpGroup, dict[Phase, SizedTime]] = {}
+        for phase, one in self.cases.items():
+            for group, split in one.splits.center.groups.items():
+                size = sum(op.traffic.total for op in one.work.of(group))
+                groups.setdefault(group, {})[phase] = SizedTime(size, split.time_s)
+        return SmallOps(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class StepForecast:
+    step: Span
+    groups: Mapping[OpGroup, Forecast]
+    host: Forecast
+    split: StepSplit
+    """The points, with the roofs of the target."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Every kernel that changed has a measured roof."""
+        return all(one.is_measured for one in (*self.groups.values(), self.host))
+
+
+def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
+    """The median step of `phase`; the base run must have that phase."""
+    one = basis.cases[phase]
+    work = _target_work(basis, one, target, phase)
+    rates = basis.other_rates or one.rates
+    after = Setting(target, work, rates)
+    change = replays(basis.target.settings, target.settings, phase)
+    groups = {
+        group: _started(
+            basis, group, forecast_group(_change(basis, group, phase, after)), phase, change
+        )
+        for group in one.splits.center.groups
+    }
+    groups |= _new_groups(after, groups)
+    host = forecast_host(
+        basis.cases[_host_phase(basis, phase, work.cost.shape)].splits,
+        change,
+        phase,
+        basis.kernels,
+        other_device=basis.other_rates is not None,
+    )
+    step, host_s = _whole(one, groups, host, change)
+    return StepForecast(
+        step=step.widened(_noise(one.case)),
+        groups=groups,
+        host=host,
+        split=forecast_split(after, groups, step.point, host_s, one.splits.center.gaps_s),
+    )
+
+
+def _target_work(basis: Basis, one: SplitCase, target: Target, phase: Phase) -> StepWork:
+    fixed = one.work.fixed_cost
+    if basis.other_alpha_s is not None:
+        fixed = replace(fixed, alpha_s=basis.other_alpha_s)
+    elsewhere = basis.other_rates is not None
+    cache_bytes = basis.other_cache_bytes if elsewhere else one.work.cache_bytes
+    return StepWork(cost=target.cost(phase), fixed_cost=fixed, cache_bytes=cache_bytes)
+
+
+def _change(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> GroupChange:
+    """Against the base's step of the same phase, or of the other one where only that ran the kernel."""
+    source = _source_phase(basis, group, phase, after)
+    one = basis.cases[source]
+    return GroupChange(
+        group=group,
+        phase=phase,
+        split=one.splits.center.groups[group],
+        base=Setting(basis.target, one.work, one.rates),
+        target=after,
+        kernels=basis.kernels if source is phase else KernelTimes(),
+        small_ops=basis.small_ops,
+        other_device=basis.other_rates is not None,
+    )
+
+
+def _source_phase(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> Phase:
+    wanted = kernel_key(group, after.target, after.work.cost.shape)
+    if basis.kernels.of_group(phase, group) is not None or _key(basis, group, phase) == wanted:
+        return phase
+    for other, one in basis.cases.items():
+        if group in one.splits.center.groups and _key(basis, group, other) == wanted:
+            return other
+    return phase
+
+
+def _host_phase(basis: Basis, phase: Phase, shape: StepShape) -> Phase:
+    """The phase of the base whose steps are built alike: of one token per sequence, or of many."""
+
+    def brings_many(one: StepShape) -> bool:
+        return one.new_tokens > one.num_sequences
+
+    alike = [
+        other
+        for other in (phase, *basis.cases)
+        if brings_many(basis.cases[other].work.cost.shape) == brings_many(shape)
+    ]
+    return alike[0] if alike else phase
+
+
+def _key(basis: Basis, group: OpGroup, phase: Phase) -> tuple[object, ...]:
+    return kernel_key(group, basis.target, basis.cases[phase].work.cost.shape)
+
+
+def _started(
+    basis: Basis, group: OpGroup, forecast: Forecast, phase: Phase, change: int
+) -> Forecast:
+    """With its ops started in another way."""
+    if not change:
+        return forecast
+    if basis.kernels.knows_overheads(phase):
+        timed = basis.kernels.of_group(phase, group) is not None and group in IN_THE_SKELETON
+        return forecast if timed else without_starts(group, forecast, phase, basis.kernels)
+    ops = basis.cases[phase].work.fixed_cost.ops or {}
+    cost_s = start_cost_s(basis.small_ops, phase, ops)
+    return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)
+
+
+def _new_groups(after: Setting, known: Mapping[OpGroup, Forecast]) -> dict[OpGroup, Forecast]:
+    """Groups that the base never ran, such as an append to a cache that it did not have."""
+    found = {}
+    for group in dict.fromkeys(op.group for op in after.work.cost.ops):
+        if group not in known:
+            least_s = after.work.fixed_cost_s(group) + after.link_s(group)
+            forecast = Forecast(
+                Span(2 * least_s, least_s, 8 * least_s), "new here: twice its roof assumed", False
+            )
+            found[group] = forecast
+    return found
+
+
+def _whole(
+    one: SplitCase, groups: Mapping[OpGroup, Forecast], host: Forecast, change: int
+) -> tuple[Span, float]:
+    """The step, and its exposed host time."""
+    device = added(forecast.span for forecast in groups.values())
+    gaps_s = one.splits.center.gaps_s
+    if gaps_s is None or one.splits.enqueue_s is None:
+        return added((device, host.span)), host.span.point
+    busy = added((device, Span.exactly(gaps_s)))
+    return hidden_host(busy, one.splits.enqueue_s, change)
+
+
+def _noise(case: PhaseCase) -> float:
+    """What the base's own interval leaves open, relative: the target will be measured as well as it."""
+    step_s = case.measurement.step_s
+    return (step_s.high - step_s.low) / 2 / step_s.point
+
+
+def forecast_split(
+    after: Setting,
+    groups: Mapping[OpGroup, Forecast],
+    step_s: float,
+    host_s: float,
+    gaps_s: float | None,
+) -> StepSplit:
+    """The predicted step as the ledger splits it, at the points."""
+    return StepSplit(
+        step_s=step_s,
+        groups={
+            group: GroupSplit(
+                time_s=forecast.span.point,
+                fixed_cost_s=after.work.fixed_cost_s(group),
+                roofs=tuple(
+                    op_roof(op, after.rates, after.work.cache_bytes) for op in after.work.of(group)
+                ),
+            )
+            for group, forecast in groups.items()
+        },
+        host_s=host_s,
+        gaps_s=gaps_s,
+    )

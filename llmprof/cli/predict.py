@@ -1,0 +1,153 @@
+"""`llmprof predict`: what other settings or another device would give, before anything is measured."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from llmprof.cli import options, streams
+from llmprof.errors import InputError
+from llmprof.store.settings_file import changed_settings, is_settings_file, load_settings
+
+if TYPE_CHECKING:
+    from llmprof.schema.ceilings import Ceilings
+    from llmprof.schema.prediction import Prediction
+    from llmprof.schema.run import RunRecord
+
+_RUN_MARK: Final = b'"llmprof.run/'
+_HEAD_BYTES: Final = 256
+
+
+def predict(
+    base: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|MODEL|CONFIG",
+            help="A saved run (@last, id or file), or a model or settings file that was never run.",
+            show_default=False,
+        ),
+    ],
+    sets: options.Sets = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="DEVICE",
+            help="Use the ceilings of this machine's cpu or cuda:N.",
+            show_default=False,
+        ),
+    ] = None,
+    device_ceilings: Annotated[
+        Path | None,
+        typer.Option(
+            "--device-ceilings",
+            metavar="FILE",
+            help="Ceilings of another device: what `llmprof ceilings --json` printed there.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict prefill and decode under other settings, from a run or from ceilings alone.
+
+    The ledger of the run is computed again with the bytes, FLOPs, ops and kernels of the target. Tier
+    C has a measured roof of every kernel that changes, B has a run, A only ceilings and the model.
+    `llmprof run MODEL --confirm KEY=VALUE` measures the changed kernels first, then the target.
+
+    For example:
+
+      llmprof predict @last --set weights.quantization=int4
+
+      llmprof predict @last --set workload.batch=16 --device-ceilings h100.json
+
+      llmprof predict llama-3.1-8b --set workload.prompt_tokens=8192 --on cpu
+    """
+    record = _as_run(base)
+    if record is not None:
+        document = _from_run(record, sets or [], _ceilings(on, device_ceilings, quiet=quiet))
+    else:
+        if on is None and device_ceilings is None:
+            raise InputError(
+                f"'{base}' is no saved run, and a model alone has no device",
+                remedy="Add --on cpu (or cuda:N), or --device-ceilings FILE",
+            )
+        document = _from_model(base, sets or [], _ceilings(on, device_ceilings, quiet=quiet))
+    if json:
+        streams.print_json(document)
+    else:
+        from llmprof.renderers.prediction_text import render_prediction
+
+        render_prediction(document, streams.result_console())
+
+
+def _as_run(base: str) -> "RunRecord | None":
+    """The run that is meant; None where it is a model or a settings file."""
+    from llmprof.store.runs import find_run, find_run_file
+
+    if base.startswith("@"):
+        return find_run(base)
+    if is_settings_file(base):
+        return None
+    path = Path(base)
+    if path.suffix == ".json":
+        return find_run(base) if _is_run_file(path) else None
+    if path.exists():
+        return None
+    try:
+        find_run_file(base)
+    except InputError:
+        return None
+    return find_run(base)
+
+
+def _is_run_file(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _RUN_MARK in file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _from_run(record: "RunRecord", sets: list[str], ceilings: "Ceilings | None") -> "Prediction":
+    """Ceilings of the run's own device bring what is known about its kernels."""
+    from llmprof.analysis.prediction import BaseRun, predict
+
+    if ceilings and ceilings.environment.fingerprint == record.environment.fingerprint:
+        record = record.model_copy(update={"ceilings": ceilings})
+        ceilings = None
+    settings = changed_settings(record.settings, sets)
+    return predict(BaseRun.of(record), settings, ceilings=ceilings)
+
+
+def _from_model(base: str, sets: list[str], ceilings: "Ceilings | None") -> "Prediction":
+    from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
+    from llmprof.architectures.source import resolve_model
+    from llmprof.schema.settings import WeightSource
+
+    settings = load_settings(base, {}, sets)
+    source = resolve_model(settings.model, weights=WeightSource.RANDOM)
+    assert ceilings is not None, "asked for before"
+    target = paper_target(source.config, source.manifest, settings, ceilings.environment)
+    return predict_on_paper(target, ceilings)
+
+
+def _ceilings(on: str | None, file: Path | None, *, quiet: bool) -> "Ceilings | None":
+    if on is not None and file is not None:
+        raise InputError("--on and --device-ceilings name two devices", remedy="Give one of them")
+    if file is not None:
+        from llmprof.schema.ceilings import Ceilings
+        from llmprof.store.documents import read_document
+
+        document, _ = read_document(file, Ceilings)
+        return document
+    if on is None:
+        return None
+    from llmprof.ceilings.measure import cached_ceilings
+    from llmprof.engine.device import resolve_device
+    from llmprof.instruments.snapshot import resolve_threads, snapshot
+
+    device = resolve_device(options.checked_device(on, option="--on"))
+    environment = snapshot(device, resolve_threads(None))
+    with streams.progress_on_stderr(quiet=quiet) as progress:
+        return cached_ceilings(environment, device, progress=progress)

@@ -1,0 +1,135 @@
+"""The model without its weights: attention and cache at their true size, everything else tiny.
+
+A step of it takes what attention takes, and what starting every other op takes. So it measures the
+attention kernels of a setting, and the cost of starting ops, without running the model.
+"""
+
+import statistics
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from llmprof.analysis.prediction_target import Target, with_workload
+from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.source import ModelSource
+from llmprof.engine.engine import Engine
+from llmprof.engine.engine_workload import EngineWorkload
+from llmprof.engine.probe import NullProbe
+from llmprof.instruments.clock import HostClock, Timer, device_timer
+from llmprof.instruments.host_memory import host_memory
+from llmprof.instruments.tracer import GroupTracer
+from llmprof.schema.cost import OpGroup, StepShape
+from llmprof.schema.run import StepSample
+from llmprof.schema.settings import (
+    ContextKind,
+    KvLayout,
+    MeasureSettings,
+    Quantization,
+    RunConfig,
+    WeightDtype,
+    WeightSource,
+    WeightsSettings,
+)
+
+TINY: Final = 64
+"""Hidden size, inner size and vocabulary: no product takes longer than starting it."""
+_STEPS: Final = 8
+"""Decode steps of a round; a prefill is one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkeletonStep:
+    """The median step of one round."""
+
+    group_s: dict[OpGroup, float]
+    outside_s: float
+
+
+class Skeleton:
+    """One setting's skeleton, in memory and warm."""
+
+    def __init__(self, target: Target, shape: StepShape, *, device: str, threads: int) -> None:
+        """For steps of `shape`, which are prefills where they bring more than one token each.
+
+        Raises:
+            CapabilityError: the engine cannot do what the settings say, or memory is too small.
+            MeasurementFailedError: memory ran out.
+        """
+        self._threads = threads
+        self._clock = HostClock()
+        self._timer: Timer | None = device_timer(device)
+        config = _settings(target, shape, device)
+        engine = Engine.load(
+            _source(target),
+            config,
+            device=device,
+            threads=threads,
+            host_available_bytes=host_memory().available_bytes,
+        )
+        self._workload = EngineWorkload(engine, config)
+        self._workload.run_round(NullProbe())
+
+    def run(self) -> SkeletonStep:
+        torch.set_num_threads(self._threads)
+        tracer = GroupTracer(self._clock, self._timer, self._clock.now_ns())
+        self._workload.run_round(tracer)
+        return _median(tracer.samples())
+
+
+def _median(samples: tuple[StepSample, ...]) -> SkeletonStep:
+    groups = {one.group for sample in samples for one in sample.groups}
+    times = [{one.group: one.duration_s for one in sample.groups} for sample in samples]
+    whole = [
+        sample.duration_s if sample.device_s is None else sample.device_s for sample in samples
+    ]
+    outside = [step_s - sum(inside.values()) for step_s, inside in zip(whole, times, strict=True)]
+    return SkeletonStep(
+        group_s={
+            group: statistics.median(inside.get(group, 0.0) for inside in times) for group in groups
+        },
+        outside_s=statistics.median(outside),
+    )
+
+
+def _source(target: Target) -> ModelSource:
+    model = target.model.model_copy(
+        update={"hidden_size": TINY, "intermediate_size": TINY, "vocab_size": TINY}
+    )
+    return ModelSource(
+        name=f"the skeleton of {model.name}",
+        kind="config",
+        config=model,
+        manifest=manifest_from_config(model, target.options.compute_dtype),
+        files=(),
+        tokenizer=None,
+        has_weights=False,
+    )
+
+
+def _settings(target: Target, shape: StepShape, device: str) -> RunConfig:
+    """Fixed work around one step: a filled cache to decode from, or a prompt."""
+    first = shape.sequences[0]
+    decodes = first.new_tokens == 1 and first.cached_tokens > 0
+    filled = decodes and target.settings.kv_cache.layout is not KvLayout.NONE
+    workload = with_workload(
+        target.settings,
+        batch=shape.num_sequences,
+        prompt_tokens=max(1, first.cached_tokens - _STEPS // 2) if filled else first.new_tokens,
+        output_tokens=1 + _STEPS if filled else 1,
+        context=ContextKind.SYNTHETIC if filled else ContextKind.REAL,
+    )
+    weights = WeightsSettings(
+        source=WeightSource.RANDOM,
+        dtype=WeightDtype(target.options.compute_dtype),
+        quantization=Quantization.NONE,
+    )
+    kv_cache = target.settings.kv_cache.model_copy(update={"memory_bytes": None})
+    return workload.model_copy(
+        update={
+            "device": device,
+            "weights": weights,
+            "kv_cache": kv_cache,
+            "measure": MeasureSettings(),
+        }
+    )

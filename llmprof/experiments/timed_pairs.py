@@ -1,0 +1,37 @@
+"""Times of two kernels that took turns, as one record."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.prediction import KernelTime
+
+
+def kernel_time(
+    phase: Phase,
+    group: OpGroup,
+    times: Sequence[tuple[float, float]],
+    *,
+    method: str,
+    on_cpu: bool,
+) -> KernelTime:
+    """Of (base, target) times in s: the best of each on a CPU, where a neighbour only slows."""
+    before, after = zip(*times, strict=True)
+    return KernelTime(
+        phase=phase,
+        group=group,
+        base_s=min(before) if on_cpu else statistics.median(before),
+        target_s=min(after) if on_cpu else statistics.median(after),
+        spread=math.hypot(_spread(before, on_cpu=on_cpu), _spread(after, on_cpu=on_cpu)),
+        method=method,
+    )
+
+
+def _spread(times: Sequence[float], *, on_cpu: bool) -> float:
+    """How well the figure is known: what the third best adds to the best, or the quartiles' distance."""
+    if on_cpu:
+        best, *others = sorted(times)
+        return others[:2][-1] / best - 1 if others else 0.0
+    low, centre, high = statistics.quantiles(times, n=4)
+    return (high - low) / centre / 2

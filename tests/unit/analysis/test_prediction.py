@@ -1,0 +1,210 @@
+"""Predictions from a synthetic run: every expected value is worked out from shapes by hand."""
+
+import pytest
+
+from llmprof.analysis.prediction import BaseRun, predict
+from llmprof.errors import CapabilityError, InputError
+from llmprof.schema.ceilings import SkinnyCeiling
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
+from llmprof.schema.prediction import (
+    GroupPrediction,
+    KernelBenchmarks,
+    KernelTime,
+    OverheadTime,
+    PhasePrediction,
+    Prediction,
+    Tier,
+)
+from llmprof.schema.settings import RunConfig
+from llmprof.store.settings_file import changed_settings
+from tests.predicted_runs import a_base_run, device_ceilings
+from tests.step_plans import ALPHA_S
+
+BASE = BaseRun.of(a_base_run())
+
+
+def _settings(*sets: str) -> RunConfig:
+    return changed_settings(BASE.record.settings, sets)
+
+
+def _phase(prediction: Prediction, phase: Phase = Phase.DECODE) -> PhasePrediction:
+    (found,) = (one for one in prediction.phases if one.phase is phase)
+    return found
+
+
+def _group(phase: PhasePrediction, group: OpGroup | None) -> GroupPrediction:
+    (found,) = (one for one in phase.groups if one.group is group)
+    return found
+
+
+def _kernel(group: OpGroup, base_s: float, target_s: float, spread: float = 0.0) -> KernelTime:
+    return KernelTime(
+        phase=Phase.DECODE,
+        group=group,
+        base_s=base_s,
+        target_s=target_s,
+        spread=spread,
+        method="stated",
+    )
+
+
+def test_no_change_predicts_the_run_itself() -> None:
+    found = predict(BASE, _settings())
+    assert found.changes == ()
+    assert found.tier is Tier.C
+    for phase in found.phases:
+        assert phase.speedup is not None
+        for value in (phase.speedup.low, phase.speedup.point, phase.speedup.high):
+            assert value == pytest.approx(1.0)
+
+
+def test_attention_grows_with_the_cache_at_its_measured_ratio_of_time_to_roof() -> None:
+    """Four times the prompt: median decode step at 516 against 2052 cached tokens."""
+    phase = _phase(predict(BASE, _settings("workload.prompt_tokens=2048")))
+    attention = _group(phase, OpGroup.ATTENTION)
+    assert attention.base_s is not None
+    fixed_s = 30 * ALPHA_S
+    before = BASE.cases[Phase.DECODE].work.cost.shape
+    grown = phase.shape.cached_tokens / before.cached_tokens
+    expected = fixed_s + (attention.base_s - fixed_s) * grown
+    assert attention.predicted_s.point == pytest.approx(expected, rel=1e-3)
+    assert attention.predicted_s.low < expected
+    assert phase.tier is Tier.C
+
+
+def test_a_benchmark_of_the_kernel_decides() -> None:
+    kernels = [_kernel(group, 2e-3, 1e-3) for group in PROJECTIONS]
+    found = predict(
+        BASE,
+        _settings("weights.quantization=int8"),
+        benchmarks=KernelBenchmarks(kernels=tuple(kernels)),
+    )
+    phase = _phase(found)
+    for group in PROJECTIONS:
+        one = _group(phase, group)
+        assert one.base_s is not None
+        assert one.predicted_s.point == pytest.approx(one.base_s / 2)
+    unchanged = _group(phase, OpGroup.ATTENTION)
+    assert unchanged.predicted_s.point == unchanged.base_s
+    saved = sum(_group(phase, group).base_s or 0 for group in PROJECTIONS) / 2
+    assert phase.base_step_s is not None
+    assert phase.step_s.point == pytest.approx(phase.base_step_s.point - saved, rel=1e-4)
+
+
+def test_a_loss_that_does_not_shrink_with_the_kernel_is_in_the_interval() -> None:
+    """2 ms by itself before and 1 ms after: half of the run's time, or 1 ms less if the rest stays."""
+    group = OpGroup.GATE_UP_PROJECTION
+    found = predict(
+        BASE,
+        _settings("weights.quantization=int8"),
+        benchmarks=KernelBenchmarks(kernels=(_kernel(group, 2e-3, 1e-3),)),
+    )
+    one = _group(_phase(found), group)
+    assert one.base_s is not None
+    assert one.predicted_s.high == pytest.approx(max(one.base_s / 2, one.base_s - 1e-3))
+
+
+def test_an_unmeasured_kernel_is_tier_b_and_may_gain_nothing() -> None:
+    phase = _phase(predict(BASE, _settings("weights.quantization=int4")))
+    assert phase.tier is Tier.B
+    one = _group(phase, OpGroup.DOWN_PROJECTION)
+    assert one.predicted_s.high == pytest.approx(one.base_s)
+    assert "not measured" in one.basis
+
+
+def test_cached_skinny_roofs_make_it_tier_c() -> None:
+    """bf16 at 20 GB/s and int8 in groups of 32 at 17 GB/s: bytes 34/64 of 2, so 0.625 x the time."""
+    rates = {"bf16": 20e9, "int8_g32": 17e9}
+    skinny = tuple(
+        SkinnyCeiling(
+            format=name,
+            rows=1,
+            out_features=1536,
+            in_features=576,
+            level="dram",
+            bytes_per_s=rate,
+            median_bytes_per_s=rate,
+            spread=0.0,
+            kernel="matvec",
+        )
+        for name, rate in rates.items()
+    )
+    record = BASE.record
+    ceilings = record.ceilings.model_copy(update={"skinny": skinny})
+    base = BaseRun.of(record.model_copy(update={"ceilings": ceilings}))
+    found = predict(base, _settings("weights.quantization=int8", "workload.context=synthetic"))
+    phase = _phase(found)
+    assert phase.tier is Tier.C
+    one = _group(phase, OpGroup.GATE_UP_PROJECTION)
+    assert one.base_s is not None
+    assert one.predicted_s.point / one.base_s == pytest.approx((34 / 64) * 20 / 17, rel=1e-3)
+
+
+def test_replayed_steps_save_what_starting_was_measured_to_cost() -> None:
+    overheads = (
+        OverheadTime(phase=Phase.DECODE, group=None, base_s=0.3e-3, target_s=0.1e-3),
+        OverheadTime(phase=Phase.DECODE, group=OpGroup.NORM, base_s=0.2e-3, target_s=0.1e-3),
+    )
+    found = predict(
+        BASE,
+        _settings("execution.mode=compiled"),
+        benchmarks=KernelBenchmarks(overheads=overheads),
+    )
+    phase = _phase(found)
+    assert phase.base_step_s is not None
+    assert phase.step_s.point == pytest.approx(phase.base_step_s.point - 0.3e-3)
+    prefill = _phase(found, Phase.PREFILL)
+    assert prefill.base_step_s is not None
+    assert prefill.step_s.point == pytest.approx(prefill.base_step_s.point)
+
+
+def test_what_does_not_fit_is_predicted_at_the_batch_that_does() -> None:
+    found = predict(BASE, _settings("workload.batch=60000"))
+    assert not found.capacity.fits
+    assert found.settings.workload.batch == found.capacity.largest_batch < 60_000
+    assert [caveat.code for caveat in found.caveats] == ["does-not-fit"]
+
+
+def test_the_naive_forecast_by_bytes() -> None:
+    """269 MB of weights become 34/64 of that but for the norms; the cache stays."""
+    phase = _phase(predict(BASE, _settings("weights.quantization=int8")))
+    assert phase.base_step_s is not None
+    assert phase.naive.byte_ratio_step_s is not None
+    ratio = phase.naive.byte_ratio_step_s / phase.base_step_s.point
+    assert 34 / 64 < ratio < 0.57
+
+
+def test_another_device_has_its_own_roofs() -> None:
+    """Twice the bandwidth and as slow a host: between once and twice as fast."""
+    found = predict(BASE, _settings(), ceilings=device_ceilings(60e9, 2.4e12))
+    phase = _phase(found)
+    assert found.tier is phase.tier is Tier.B
+    assert found.device == "Another CPU"
+    assert phase.speedup is not None
+    assert 1.4 < phase.speedup.point < 2.0
+    assert phase.speedup.low < phase.speedup.point < phase.speedup.high
+
+
+def test_parts_sum_to_the_predicted_step() -> None:
+    for sets in ("weights.quantization=int4", "workload.batch=8", "attention.kind=standard"):
+        for phase in predict(BASE, _settings(sets)).phases:
+            total = sum(part.predicted_s for part in phase.parts)
+            assert total == pytest.approx(phase.step_s.point)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ("parallel.tensor=2", CapabilityError, "links between devices"),
+        ("batching.policy=continuous", CapabilityError, "fixed work"),
+        ("workload.prompt_tokens=9000", InputError, "positions"),
+        ("weights.quantization=fp8", CapabilityError, "fp8"),
+        ("model=llama-3.2-1b", InputError, "another model"),
+        ("device=cuda:0", InputError, "another device"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(
+    change: str, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        predict(BASE, _settings(change))
