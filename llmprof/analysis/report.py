@@ -1,6 +1,9 @@
 """From the raw record to the judged report. Pure: no device, no clock, no torch."""
 
+from collections.abc import Sequence
+
 from llmprof.analysis.caveats import build_caveats
+from llmprof.analysis.confirmation import confirm
 from llmprof.analysis.headline import headline
 from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
@@ -12,8 +15,11 @@ from llmprof.analysis.serving_caveats import serving_caveats
 from llmprof.analysis.validity import select_rounds
 from llmprof.analysis.verdict import judge_phase
 from llmprof.errors import InputError
+from llmprof.schema.intervention import Intervention
+from llmprof.schema.ledger import Ledger
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
+from llmprof.schema.verdict import Verdict
 
 
 def build_report(record: RunRecord) -> Report:
@@ -27,7 +33,14 @@ def build_report(record: RunRecord) -> Report:
     roof = build_roof(clean.rounds, record.ceilings)
     gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
     cases = [case for case in gathered if case is not None]
-    verdicts = tuple(judge_phase(record, case, roof) for case in cases)
+    ledgers = tuple(
+        build_ledger(case.phase, case.splits, case.measurement.step_s)
+        for case in cases
+        if case.splits is not None
+    )
+    verdicts = tuple(
+        _confirmed(judge_phase(record, case, roof), ledgers, record.interventions) for case in cases
+    )
     serving = measure_serving(record, clean.rounds)
     return Report(
         run=record,
@@ -37,15 +50,19 @@ def build_report(record: RunRecord) -> Report:
         serving=serving,
         costs=tuple(case.work.cost for case in cases if case.work is not None),
         points=tuple(point for case in cases for point in case.points),
-        ledgers=tuple(
-            build_ledger(case.phase, case.splits, case.measurement.step_s)
-            for case in cases
-            if case.splits is not None
-        ),
+        ledgers=ledgers,
         verdicts=verdicts,
         caveats=(*build_caveats(record, cases, roof), *serving_caveats(record, serving)),
         headline=headline(cases, verdicts),
     )
+
+
+def _confirmed(
+    verdict: Verdict, ledgers: Sequence[Ledger], interventions: Sequence[Intervention]
+) -> Verdict:
+    ledger = next((one for one in ledgers if one.phase is verdict.phase), None)
+    outcomes = confirm(ledger, interventions)
+    return verdict.model_copy(update={"interventions": outcomes}) if outcomes else verdict
 
 
 def _check_times(record: RunRecord) -> None:

@@ -50,6 +50,13 @@ def run(
     random_weights: Annotated[
         bool, typer.Option("--random-weights", help="Random weights of the model's shape.")
     ] = False,
+    confirm_verdict: Annotated[
+        bool,
+        typer.Option(
+            "--confirm-verdict",
+            help="Test the verdicts: change one thing at a time (about a minute).",
+        ),
+    ] = False,
     device: options.Device = None,
     threads: options.Threads = None,
     sets: options.Sets = None,
@@ -81,6 +88,7 @@ def run(
         "workload.prompt_tokens": prompt_tokens,
         "workload.output_tokens": output_tokens,
         "measure.rounds": rounds,
+        "measure.confirm": True if confirm_verdict else None,
     }
     config = load_settings(
         model, {key: value for key, value in flags.items() if value is not None}, sets or []
@@ -115,7 +123,15 @@ def _measured(
             progress=progress,
             before_saving=interrupts.hold,
         )
-    return record, save_run(record)
+        saved = save_run(record)
+        if config.measure.confirm and record.status == "complete":
+            from llmprof.experiments.confirmation import confirm_verdicts
+
+            interrupts.release()
+            record = confirm_verdicts(config, record, progress=progress)
+            interrupts.hold()
+            saved = save_run(record)
+    return record, saved
 
 
 def _tell(record: "RunRecord", saved: Path, outputs: Sequence[Path], *, json: bool) -> None:

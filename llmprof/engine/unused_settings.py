@@ -56,7 +56,9 @@ def _idle(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:
         because = f"kv_cache.layout is {config.kv_cache.layout.value}"
         yield ("kv_cache.block_tokens",), because, "Set kv_cache.layout=paged"
     this_version = "this version of llmprof run"
-    yield ("measure.confirm",), f"{this_version} confirms no verdict", "Set it to false"
+    if not (fixed and static):
+        because = "interventions change fixed work, and this run serves requests"
+        yield ("measure.confirm",), because, "Set workload.kind=fixed and batching.policy=static"
     if Pass.TRACING in config.measure.passes:
         possible = "Name clean, grouped and counting"
         yield ("measure.passes",), f"{this_version} has no tracing pass", possible
