@@ -135,7 +135,7 @@ def _answers(verdict: Verdict) -> Text:
         if reasons := unsaid_reasons(verdict):
             text.append(f" Because: {_first(reasons)}.", "yellow")
     if tested := tested_words(verdict):
-        text.append(f" {tested}", "cyan")
+        text.append(f" · {tested}", "cyan")
     return text
 
 
