@@ -3,7 +3,7 @@
 A verdict is an allocation of time: so much goes with weight bytes, KV bytes, FLOPs, starting ops, the
 host. Each intervention changes one of these by a known factor, so the ledger forecasts the ratio of
 steps. Beside the forecast stands a rival: the ratio if that part did not limit. An intervention whose
-forecast and rival are closer than the margin, or both within the observed interval, says nothing.
+forecast and rival are closer than the margin, or whose interval reaches both, says nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -74,16 +74,17 @@ def _without_answer(one: Intervention, words: str) -> InterventionOutcome:
 
 
 def _survived(forecast: Forecast, observed: Estimate) -> bool | None:
-    """Against it only where the whole interval lies outside the forecast and its margin."""
-    if forecast.low - MARGIN <= forecast.rival <= forecast.high + MARGIN:
+    """For it where the point is within the margin and the rival outside the interval.
+
+    Against it where the whole interval lies outside the margin; else nothing can be told.
+    """
+    low, high = forecast.low - MARGIN, forecast.high + MARGIN
+    if low <= forecast.rival <= high:
         return None
-    if not _meets(observed, forecast.low - MARGIN, forecast.high + MARGIN):
+    if observed.low > high or observed.high < low:
         return False
-    return None if observed.low <= forecast.rival <= observed.high else True
-
-
-def _meets(observed: Estimate, low: float, high: float) -> bool:
-    return observed.low <= high and observed.high >= low
+    excludes_rival = not observed.low <= forecast.rival <= observed.high
+    return True if low <= observed.point <= high and excludes_rival else None
 
 
 def _words(one: Intervention, forecast: Forecast, observed: Estimate, survived: bool | None) -> str:
