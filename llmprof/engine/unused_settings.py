@@ -59,6 +59,9 @@ def _idle(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if not (fixed and static):
         because = "interventions change fixed work, and this run serves requests"
         yield ("measure.confirm",), because, "Set workload.kind=fixed and batching.policy=static"
+    if Pass.GROUPED not in config.measure.passes:
+        because = "without the grouped pass no ledger forecasts anything"
+        yield ("measure.confirm",), because, "Add grouped to measure.passes"
     if Pass.TRACING in config.measure.passes:
         possible = "Name clean, grouped and counting"
         yield ("measure.passes",), f"{this_version} has no tracing pass", possible

@@ -97,13 +97,18 @@ def _extras(ceilings: Ceilings, seconds: float) -> tuple[Extra, ...]:
     size = int(seconds * read_bytes_per_s) >> 12 << 12
     bytes_read = read(read_kernels("cpu")[0], stream, size)
     multiplied = multiply("bf16", "cpu", (best.m, best.n, best.k), products)
-    started = tiny_ops(launches, "cpu")
+    started = tiny_ops(launches, "cpu", kind=_kind_of_alpha(ceilings))
     return (
         Extra("bytes", Part.MEMORY_WEIGHTS, bytes_read.run, _in_other(bytes_read.cost)),
         Extra("FLOPs", Part.COMPUTE, multiplied.run, _in_other(multiplied.cost), ops=products),
         Extra("launches", Part.FIXED_COST, started.run, _in_other(started.cost), ops=launches),
         Extra("host time", Part.HOST, sleep_s=seconds),
     )
+
+
+def _kind_of_alpha(ceilings: Ceilings) -> str:
+    """The cheapest kind of op, which alpha was taken from: what dearer ones add is rightly loss."""
+    return ceilings.fixed_cost.method.partition(",")[0]
 
 
 def _in_other(cost: OpCost | None) -> OpCost:

@@ -63,14 +63,19 @@ def multiply(dtype: str, device: str, shape: tuple[int, int, int], calls: int) -
     )
 
 
-def tiny_ops(calls: int, device: str) -> Piece:
-    """Additions, products and copies of a row of numbers: hardly more than their own start."""
+def tiny_ops(calls: int, device: str, *, kind: str | None = None) -> Piece:
+    """Additions, products, copies and roots of a row of numbers: hardly more than their own start.
+
+    All kinds in turn, or one `kind` alone: `add`, `mul`, `copy_` or `rsqrt`.
+    """
     a, b, out = (torch.ones(_TINY_NUMEL, device=device) for _ in range(3))
-    kinds = (
-        partial(torch.add, a, b, out=out),
-        partial(torch.mul, a, b, out=out),
-        partial(out.copy_, a),
-    )
+    every = {
+        "add": partial(torch.add, a, b, out=out),
+        "mul": partial(torch.mul, a, b, out=out),
+        "copy_": partial(out.copy_, a),
+        "rsqrt": partial(torch.rsqrt, a, out=out),
+    }
+    kinds = list(every.values()) if kind is None else [every[kind]]
     in_turn = [kinds[call % len(kinds)] for call in range(calls)]
 
     def run() -> None:
