@@ -71,15 +71,19 @@ class InterventionBench:
         engine: Engine | None = None,
         config: RunConfig | None = None,
         wrap: Callable[[Probe], Probe] = lambda probe: probe,
+        device_only: bool = False,
     ) -> Arm:
-        """The workload, warmed up by one round; with another engine, settings or observer."""
+        """The workload, warmed up by one round; with another engine, settings or observer.
+
+        `device_only`: timed by the device's clock alone, however long the host takes to enqueue.
+        """
         workload = EngineWorkload(engine or self.engine, config or self.config)
         timer = device_timer(self.device)
 
         def run() -> Steps:
             tracer = StepTracer(self.clock, timer, self.clock.now_ns())
             workload.run_round(wrap(tracer))
-            return medians(tracer.samples())
+            return medians(tracer.samples(), device_only=device_only)
 
         run()
         return Arm(workload.needs, run)
@@ -107,12 +111,16 @@ class InterventionBench:
         return statistics.median(taken) if taken else None
 
 
-def medians(samples: Sequence[StepSample]) -> Steps:
-    """Of the longer of host and device time, by phase."""
+def medians(samples: Sequence[StepSample], *, device_only: bool = False) -> Steps:
+    """Of the longer of host and device time, or of device time where there is one; by phase."""
+
+    def time_s(one: StepSample) -> float:
+        if device_only and one.device_s is not None:
+            return one.device_s
+        return max(one.duration_s, one.device_s or 0.0)
+
     return {
-        phase: statistics.median(
-            max(one.duration_s, one.device_s or 0.0) for one in samples if one.shape.phase is phase
-        )
+        phase: statistics.median(time_s(one) for one in samples if one.shape.phase is phase)
         for phase in dict.fromkeys(one.shape.phase for one in samples)
     }
 

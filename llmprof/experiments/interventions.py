@@ -153,7 +153,7 @@ def queue_ahead(bench: InterventionBench) -> list[Intervention]:
         with torch.cuda.device(bench.device):
             torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
-    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold_back))
+    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold_back), device_only=True)
     return _made(kind, change, bench.in_turn(bench.arm(), queued), phases=(Phase.DECODE,))
 
 
