@@ -8,7 +8,7 @@ from llmprof.analysis.telemetry import held_back_caveats
 from llmprof.analysis.validity import RoundSelection
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Roof
-from llmprof.schema.run import RunRecord
+from llmprof.schema.run import Round, RunRecord
 
 THROTTLING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
@@ -20,7 +20,7 @@ def build_caveats(
     found = [*_of_run(record, roof), *record.caveats, *record.ceilings.caveats]
     for case in cases[:1]:
         found += [*_rejected("clean", case.clean), *_rejected("grouped", case.grouped)]
-        found += [*_throttled(case.clean), *held_back_caveats(case.clean.rounds)]
+        found += [*_throttled(record.rounds), *held_back_caveats(case.clean.rounds)]
     for case in cases:
         found += phase_caveats(case, roof)
     return tuple({(one.code, one.phase, one.message): one for one in found}.values())
@@ -63,10 +63,11 @@ def _of_run(record: RunRecord, roof: Roof | None) -> Iterable[Caveat]:
     )
 
 
-def _throttled(selection: RoundSelection) -> Iterable[Caveat]:
+def _throttled(rounds: Sequence[Round]) -> Iterable[Caveat]:
+    """Of every clean round: one that was rejected for its clock must not take the reason along."""
     reasons = [
         {reason for reason in one.telemetry.event_reasons if reason in THROTTLING}
-        for one in selection.rounds
+        for one in rounds
         if one.telemetry is not None
     ]
     seen = [reason for reason in reasons if reason]
@@ -74,7 +75,7 @@ def _throttled(selection: RoundSelection) -> Iterable[Caveat]:
         names = ", ".join(sorted(set().union(*seen))).replace("_", " ")
         yield Caveat(
             code="throttled",
-            message=f"the device held its clock down in {len(seen)} of {len(selection.rounds)} "
+            message=f"the device held its clock down in {len(seen)} of {len(rounds)} "
             f"rounds: {names}",
             remedy="Check cooling and power; the ceilings beside each round saw the same clock.",
         )

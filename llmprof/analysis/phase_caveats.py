@@ -1,16 +1,21 @@
 """What a reader must know to read the numbers of one phase correctly."""
 
 from collections.abc import Iterable
+from math import inf
 
 from llmprof import units
 from llmprof.analysis.ledger_checks import MAX_GROUPED_SCALE
 from llmprof.analysis.op_roof import roof_bytes
 from llmprof.analysis.phase_case import PhaseCase, unmapped_fraction
-from llmprof.analysis.rates import dtypes_without_ceiling
+from llmprof.analysis.rates import distinct_readings, dtypes_without_ceiling
 from llmprof.analysis.statistics import CONFIDENCE, FEW_SAMPLES, interval_rank
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Roof
 
+NARROW_DTYPES = ("bf16", "fp16", "int8", "fp8")
+FAST_PATH = 1.5
+"""Times the fp32 matmul ceiling that a narrower dtype reaches at least where it has instructions of its
+own: between no gain and the factor of two that half the width is good for."""
 NOTABLE_SHARE = 0.01
 """A negative loss below this share of the step is noise."""
 
@@ -25,6 +30,7 @@ def phase_caveats(case: PhaseCase, roof: Roof | None) -> Iterable[Caveat]:
     yield from _cache_resident(case, roof)
     yield from _without_ceiling(case)
     yield from _without_formula(case)
+    yield from _without_fast_path(case)
 
 
 def _few_rounds(case: PhaseCase) -> Iterable[Caveat]:
@@ -129,15 +135,24 @@ def _negative_losses(case: PhaseCase) -> Iterable[Caveat]:
 def _cache_resident(case: PhaseCase, roof: Roof | None) -> Iterable[Caveat]:
     if case.work is None or case.work.cache_bytes is None or roof is None:
         return
-    required = roof_bytes(case.work.cost.ops, case.work.cache_bytes)
-    if 0 < required < case.work.cache_bytes:
+    cache_bytes = case.work.cache_bytes
+    required = roof_bytes(case.work.cost.ops, cache_bytes)
+    distinct = min(required, _streamed_bytes(case))
+    if 0 < distinct < cache_bytes:
+        again = ", the same ones again and again" if distinct < required else ""
         yield Caveat(
             code="cache-resident",
-            message=f"a step reads {units.byte_count(required)}, less than the last-level cache "
-            f"({units.byte_count(case.work.cache_bytes)}): the read ceiling is what a stream of this "
+            message=f"a step reads {units.byte_count(distinct)}{again}, less than the last-level cache "
+            f"({units.byte_count(cache_bytes)}): the read ceiling is what a stream of this "
             f"size gets here (level: {roof.read_level})",
             phase=case.phase,
         )
+
+
+def _streamed_bytes(case: PhaseCase) -> float:
+    """Of the stream that the read ceiling was taken over: as large as the step's working set."""
+    readings = distinct_readings(case.clean.rounds)
+    return min((one.read_buffer_bytes for one in readings), default=inf)
 
 
 def _without_ceiling(case: PhaseCase) -> Iterable[Caveat]:
@@ -161,5 +176,23 @@ def _without_formula(case: PhaseCase) -> Iterable[Caveat]:
             message=f"no FLOP formula for {', '.join(case.missing_formulas)}, which looks like matrix "
             "work: no FLOP/s is given",
             remedy="Register one with torch (torch.utils.flop_counter.register_flop_formula).",
+            phase=case.phase,
+        )
+
+
+def _without_fast_path(case: PhaseCase) -> Iterable[Caveat]:
+    """Half the bits should multiply about twice as fast: the vectors hold twice as many numbers."""
+    if case.work is None or case.rates is None:
+        return
+    wide = case.rates.known_flops_per_s("fp32")
+    for dtype in sorted({op.compute_dtype for op in case.work.cost.ops if op.flops}):
+        rate = case.rates.known_flops_per_s(dtype)
+        if dtype not in NARROW_DTYPES or wide is None or rate is None or rate >= FAST_PATH * wide:
+            continue
+        yield Caveat(
+            code="dtype-without-fast-path",
+            message=f"{dtype} has no fast path here: its matmul ceiling is "
+            f"{units.flops_per_s(rate)}, that of fp32 {units.flops_per_s(wide)}",
+            remedy="Compare the dtypes in `llmprof ceilings`.",
             phase=case.phase,
         )

@@ -25,6 +25,11 @@ class Rates:
             return self.matmul_flops_per_s
         return self.other_flops_per_s.get(dtype, self.matmul_flops_per_s)
 
+    def known_flops_per_s(self, dtype: str) -> float | None:
+        """As measured once per device where it was, since two dtypes must be compared alike."""
+        live = self.matmul_flops_per_s if dtype == self.matmul_dtype else None
+        return self.other_flops_per_s.get(dtype, live)
+
     def scaled(self, factor: float) -> "Rates":
         """Every link so many times as fast."""
         return replace(

@@ -1,7 +1,10 @@
 """From the raw record to the judged report. Pure: no device, no clock, no torch."""
 
+from collections.abc import Sequence
+
 from llmprof.analysis.caveats import build_caveats
 from llmprof.analysis.headline import headline
+from llmprof.analysis.intervention_outcomes import confirm
 from llmprof.analysis.latency import measure_latency
 from llmprof.analysis.ledger import build_ledger
 from llmprof.analysis.levers import find_levers
@@ -21,8 +24,11 @@ from llmprof.analysis.verdict import judge_phase
 from llmprof.devices.lookup import NoDatasheet, datasheet_of
 from llmprof.errors import InputError
 from llmprof.schema.datasheet import Datasheet
+from llmprof.schema.intervention import Intervention
+from llmprof.schema.ledger import Ledger
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
+from llmprof.schema.verdict import Verdict
 
 
 def build_report(record: RunRecord) -> Report:
@@ -36,7 +42,14 @@ def build_report(record: RunRecord) -> Report:
     roof = build_roof(clean.rounds, record.ceilings)
     gathered = [gather_phase(record, clean, grouped, phase) for phase in record.phases]
     cases = [case for case in gathered if case is not None]
-    verdicts = tuple(judge_phase(record, case, roof) for case in cases)
+    ledgers = tuple(
+        build_ledger(case.phase, case.splits, case.measurement.step_s)
+        for case in cases
+        if case.splits is not None
+    )
+    verdicts = tuple(
+        _confirmed(judge_phase(record, case, roof), ledgers, record.interventions) for case in cases
+    )
     tables = [tabulate_ops(record, case) for case in cases]
     ops = tuple(table for table in tables if table is not None)
     own = own_cost_share(record, [case.measurement for case in cases])
@@ -52,11 +65,7 @@ def build_report(record: RunRecord) -> Report:
         serving=serving,
         costs=tuple(case.work.cost for case in cases if case.work is not None),
         points=points,
-        ledgers=tuple(
-            build_ledger(case.phase, case.splits, case.measurement.step_s)
-            for case in cases
-            if case.splits is not None
-        ),
+        ledgers=ledgers,
         own_cost=own,
         ops=ops,
         verdicts=verdicts,
@@ -73,6 +82,14 @@ def build_report(record: RunRecord) -> Report:
         no_datasheet=found.reason if isinstance(found, NoDatasheet) else None,
         levers=find_levers(record, cases),
     )
+
+
+def _confirmed(
+    verdict: Verdict, ledgers: Sequence[Ledger], interventions: Sequence[Intervention]
+) -> Verdict:
+    ledger = next((one for one in ledgers if one.phase is verdict.phase), None)
+    outcomes = confirm(ledger, interventions)
+    return verdict.model_copy(update={"interventions": outcomes}) if outcomes else verdict
 
 
 def _check_times(record: RunRecord) -> None:

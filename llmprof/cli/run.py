@@ -59,6 +59,13 @@ def run(
             show_default=False,
         ),
     ] = None,
+    confirm_verdict: Annotated[
+        bool,
+        typer.Option(
+            "--confirm-verdict",
+            help="Test the verdicts: change one thing at a time (about a minute).",
+        ),
+    ] = False,
     device: options.Device = None,
     threads: options.Threads = None,
     sets: options.Sets = None,
@@ -94,6 +101,7 @@ def run(
         "workload.prompt_tokens": prompt_tokens,
         "workload.output_tokens": output_tokens,
         "measure.rounds": rounds,
+        "measure.confirm": True if confirm_verdict else None,
     }
     config = load_settings(
         model, {key: value for key, value in flags.items() if value is not None}, sets or []
@@ -156,7 +164,15 @@ def _measured(
             progress=progress,
             before_saving=interrupts.hold,
         )
-    return record, save_run(record)
+        saved = save_run(record)
+        if config.measure.confirm and record.status == "complete":
+            from llmprof.experiments.confirmation import confirm_verdicts
+
+            interrupts.release()
+            record = confirm_verdicts(config, record, progress=progress)
+            interrupts.hold()
+            saved = save_run(record)
+    return record, saved
 
 
 def _tell(

@@ -9,6 +9,7 @@ from llmprof.schema.settings import (
     BatchingPolicy,
     KvLayout,
     LengthDistribution,
+    Pass,
     RunConfig,
     WorkloadKind,
 )
@@ -54,8 +55,12 @@ def _idle(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if config.kv_cache.layout is not KvLayout.PAGED:
         because = f"kv_cache.layout is {config.kv_cache.layout.value}"
         yield ("kv_cache.block_tokens",), because, "Set kv_cache.layout=paged"
-    this_version = "this version of llmprof run"
-    yield ("measure.confirm",), f"{this_version} confirms no verdict", "Set it to false"
+    if not (fixed and static):
+        because = "interventions change fixed work, and this run serves requests"
+        yield ("measure.confirm",), because, "Set workload.kind=fixed and batching.policy=static"
+    if Pass.GROUPED not in config.measure.passes:
+        because = "without the grouped pass no ledger forecasts anything"
+        yield ("measure.confirm",), because, "Add grouped to measure.passes"
 
 
 def _idle_in_the_workload(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:

@@ -11,6 +11,7 @@ from llmprof.renderers.wording import (
     TOKEN_NAMES,
     ceiling_name,
     one_line,
+    tested_words,
     unsaid_reasons,
 )
 from llmprof.schema.measurement import PhaseMeasurement
@@ -55,6 +56,9 @@ class PhaseCard:
     roof: RoofBar | None
     sentence: str
     reasons: tuple[str, ...]
+    tested: str
+    """Which interventions the verdict survived; empty where none was made."""
+    interventions: tuple[str, ...]
 
 
 def phase_cards(report: Report) -> tuple[PhaseCard, ...]:
@@ -73,7 +77,15 @@ def _card(phase: PhaseMeasurement, report: Report) -> PhaseCard:
         roof=_roof_bar(verdict) if verdict else None,
         sentence=_sentence(verdict),
         reasons=_reasons(verdict),
+        tested=tested_words(verdict) if verdict else "",
+        interventions=_interventions(verdict),
     )
+
+
+def _interventions(verdict: Verdict | None) -> tuple[str, ...]:
+    """What each changed, what the verdict forecast, what came."""
+    outcomes = () if verdict is None else verdict.interventions
+    return tuple(one_line(f"{one.kind.value.replace('_', ' ')}: {one.words}") for one in outcomes)
 
 
 def _sentence(verdict: Verdict | None) -> str:

@@ -20,6 +20,7 @@ from llmprof.renderers.wording import (
     group_name,
     one_line,
     stamps,
+    tested_words,
     unsaid_reasons,
     verdict_words,
 )
@@ -140,10 +141,13 @@ def _answers(verdict: Verdict) -> Text:
     text = Text()
     text.append(verdict_words(verdict), "bold")
     if verdict.limit is Limit.INCONCLUSIVE and verdict.reasons:
-        return text.append(f" · {_first(verdict.reasons)}")
-    text.append(f" · {one_line(verdict.sentence)}")
-    if reasons := unsaid_reasons(verdict):
-        text.append(f" Because: {_first(reasons)}.", "yellow")
+        text.append(f" · {_first(verdict.reasons)}")
+    else:
+        text.append(f" · {one_line(verdict.sentence)}")
+        if reasons := unsaid_reasons(verdict):
+            text.append(f" Because: {_first(reasons)}.", "yellow")
+    if tested := tested_words(verdict):
+        text.append(f" · {tested}", "cyan")
     return text
 
 

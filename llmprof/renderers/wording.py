@@ -112,3 +112,26 @@ def stamps(report: Report) -> tuple[str, ...]:
     if report.roof is None:
         found.append("NO CEILINGS: nothing is judged")
     return tuple(found)
+
+
+def tested_words(verdict: Verdict) -> str:
+    """Which interventions a verdict survived; empty where none was tried.
+
+    Without a verdict its ledger's forecasts were tested all the same, and the words say so.
+    """
+    if not verdict.interventions:
+        return ""
+    named: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    for one in verdict.interventions:
+        named[one.survived].append(one.kind.value.replace("_", " "))
+    subject = "its ledger" if verdict.limit is Limit.INCONCLUSIVE else "it"
+    words = [
+        f"{answer} {', '.join(named[survived])}"
+        for answer, survived in (
+            (f"{subject} survived", True),
+            (f"{subject} was CONTRADICTED by", False),
+            ("nothing was told by", None),
+        )
+        if named[survived]
+    ]
+    return f"Tested: {'; '.join(words)}."

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from llmprof.schema.ceilings import CeilingReading, Ceilings
 from llmprof.schema.cost import KvAccess, OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.environment import Environment
+from llmprof.schema.intervention import Intervention
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.record import Record
@@ -270,3 +271,5 @@ class RunRecord(Record):
     """Hash over the output ids of the first round; every round must give the same."""
     phases: tuple[Phase, ...]
     caveats: tuple[Caveat, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
+    """Made where `measure.confirm` asks for them."""

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from llmprof.schema.cost import Phase
+from llmprof.schema.intervention import InterventionOutcome
 from llmprof.schema.ledger import Part
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.record import Record
@@ -65,3 +66,5 @@ class Verdict(Record):
     reasons: tuple[str, ...] = ()
     """Why it is inconclusive, or what modifies it."""
     evidence: tuple[Evidence, ...] = ()
+    interventions: tuple[InterventionOutcome, ...] = ()
+    """What was changed to test it, and whether its forecast held."""

@@ -1,39 +1,74 @@
-"""The ledger's own test on this machine: a known host sleep must appear as host time and nowhere else.
+"""The ledger's own test on this machine: known costs must appear in their part and nowhere else.
 
-    python tests/benchmarks/ledger_injection.py [--model smollm2-135m-instruct] [--sleep-ms 5] [--pairs 3]
+    python -m tests.benchmarks.ledger_injection [--model smollm2-135m-instruct] [--cycles 6] [--extra-ms 3]
 
+Plants extra bytes, FLOPs, launches and host time into every decode step of the model, in rounds that
+take turns with rounds without. Prints by how much each part of the ledger moved, in units of what the
+extra took by its own clock: 100 % in its own part, 0 % in all others. Wants a quiet machine.
 The host spins through its sleep: a real one parks the thread pool, which costs the next step more.
-Runs the model with and without it in turn, prints every part of decode's ledger, how far it
-moved, and what the group times measured apart sum to against the clean step. Wants a quiet machine.
+Exit code 1 where a part is off by more than 10 %, or another one moved by more than 5 %.
 """
 
 import argparse
-import statistics
+import sys
+
+import torch
 
 from llmprof.analysis.report import build_report
 from llmprof.architectures.source import resolve_model
+from llmprof.ceilings.measure import cached_ceilings
+from llmprof.ceilings.pool import Stream, random_pool
+from llmprof.ceilings.read_kernels import read_kernels
 from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import EngineWorkload
 from llmprof.instruments.host_memory import host_memory
-from llmprof.instruments.injection import HostSleep
-from llmprof.instruments.snapshot import resolve_threads
+from llmprof.instruments.snapshot import resolve_threads, snapshot
 from llmprof.profiler import measure
-from llmprof.schema.cost import Phase
-from llmprof.schema.ledger import Ledger, Part
+from llmprof.schema.ceilings import Ceilings, MemoryOp
+from llmprof.schema.cost import OpCost, OpGroup, Phase, StepCost
+from llmprof.schema.ledger import Part
 from llmprof.schema.settings import RunConfig
+from tests.planting.extras import Extra, TakingTurns
+from tests.planting.movement import Planted, movements
+from tests.zoo.pieces import multiply, read, tiny_ops
+
+_FAR_BYTES = 1 << 30
 
 
 def main() -> None:
     arguments = _arguments()
-    config = RunConfig.model_validate(
+    threads = resolve_threads(None)
+    config = _config(arguments, rounds=3)
+    workload = _open(config, threads)
+    cost = _decode_cost(workload, config, threads)
+    ceilings = cached_ceilings(snapshot("cpu", threads), "cpu")
+    extras = _extras(ceilings, arguments.extra_ms / 1e3)
+    turns = TakingTurns(workload, cost, extras)
+    config = _config(arguments, rounds=arguments.cycles * turns.arms)
+    record = measure(turns, config, device="cpu", threads=threads)
+    for caveat in build_report(record).caveats:
+        if caveat.code in ("contended", "throttled"):
+            print(f"  ! {caveat.code}: {caveat.message}")
+    planted = movements(record, turns)
+    for one in planted:
+        _print(one)
+    held = sum(one.holds for one in planted)
+    print(f"{held} of {len(planted)} costs were found where they were planted")
+    sys.exit(held < len(planted))
+
+
+def _config(arguments: argparse.Namespace, *, rounds: int) -> RunConfig:
+    return RunConfig.model_validate(
         {
             "model": arguments.model,
             "weights": {"dtype": "bf16", "source": arguments.weights},
-            "workload": {"prompt_tokens": arguments.prompt_tokens, "output_tokens": 24},
-            "measure": {"rounds": 5},
+            "workload": {"prompt_tokens": arguments.prompt_tokens, "output_tokens": 16},
+            "measure": {"rounds": rounds},
         }
     )
-    threads = resolve_threads(None)
+
+
+def _open(config: RunConfig, threads: int) -> EngineWorkload:
     source = resolve_model(config.model, weights=config.weights.source)
     engine = Engine.load(
         source,
@@ -42,56 +77,57 @@ def main() -> None:
         threads=threads,
         host_available_bytes=host_memory().available_bytes,
     )
-    workload = EngineWorkload(engine, config)
-    pairs = [
-        (
-            _decode_ledger(workload, config, threads, sleep_s=0.0),
-            _decode_ledger(workload, config, threads, sleep_s=arguments.sleep_ms / 1e3),
-        )
-        for _ in range(arguments.pairs)
-    ]
-    _print_parts(pairs, arguments.sleep_ms / 1e3)
+    return EngineWorkload(engine, config)
 
 
-def _decode_ledger(
-    workload: EngineWorkload, config: RunConfig, threads: int, *, sleep_s: float
-) -> Ledger:
-    record = measure(
-        workload,
-        config,
-        device="cpu",
-        threads=threads,
-        inject=(lambda probe: HostSleep(probe, sleep_s, busy=True)) if sleep_s else None,
+def _decode_cost(workload: EngineWorkload, config: RunConfig, threads: int) -> StepCost:
+    """Of the median decode step, as a report counts it."""
+    report = build_report(measure(workload, config, device="cpu", threads=threads))
+    return next(cost for cost in report.costs if cost.shape.phase is Phase.DECODE)
+
+
+def _extras(ceilings: Ceilings, seconds: float) -> tuple[Extra, ...]:
+    """Each for about so long, by the cached ceilings; how long they take is measured."""
+    reads = [one for one in ceilings.bandwidth if one.op is MemoryOp.READ]
+    read_bytes_per_s = max(reads, key=lambda one: one.buffer_bytes).bytes_per_s
+    best = max((c for c in ceilings.compute if c.dtype == "bf16"), key=lambda one: one.flops_per_s)
+    products = max(1, round(seconds * best.flops_per_s / (2.0 * best.m * best.n * best.k)))
+    launches = round(seconds / ceilings.fixed_cost.alpha_s)
+    stream = Stream(random_pool(_FAR_BYTES, "cpu", torch.float32))
+    size = int(seconds * read_bytes_per_s) >> 12 << 12
+    bytes_read = read(read_kernels("cpu")[0], stream, size)
+    multiplied = multiply("bf16", "cpu", (best.m, best.n, best.k), products)
+    started = tiny_ops(launches, "cpu", kind=_kind_of_alpha(ceilings))
+    return (
+        Extra("bytes", Part.MEMORY_WEIGHTS, bytes_read.run, _in_other(bytes_read.cost)),
+        Extra("FLOPs", Part.COMPUTE, multiplied.run, _in_other(multiplied.cost), ops=products),
+        Extra("launches", Part.FIXED_COST, started.run, _in_other(started.cost), ops=launches),
+        Extra("host time", Part.HOST, sleep_s=seconds),
     )
-    report = build_report(record)
-    for caveat in report.caveats:
-        if caveat.code in ("contended", "throttled", "grouped-scale"):
-            print(f"  ! {caveat.code}: {caveat.message}")
-    return next(ledger for ledger in report.ledgers if ledger.phase is Phase.DECODE)
 
 
-def _part_s(ledger: Ledger, part: Part) -> float:
-    return sum(entry.time_s.point for entry in ledger.parts if entry.part is part)
+def _kind_of_alpha(ceilings: Ceilings) -> str:
+    """The cheapest kind of op, which alpha was taken from: what dearer ones add is rightly loss."""
+    return ceilings.fixed_cost.method.partition(",")[0]
 
 
-def _print_parts(pairs: list[tuple[Ledger, Ledger]], sleep_s: float) -> None:
-    print(f"{'part':<16} {'without':>10} {'with sleep':>10} {'moved':>10}  moved / sleep")
-    for part in Part:
-        base = statistics.median(_part_s(one, part) for one, _ in pairs)
-        slept = statistics.median(_part_s(other, part) for _, other in pairs)
-        moved = statistics.median(_part_s(b, part) - _part_s(a, part) for a, b in pairs)
-        if base or slept:
-            print(
-                f"{part.value:<16} {base * 1e3:7.3f} ms {slept * 1e3:7.3f} ms {moved * 1e3:+7.3f} ms"
-                f"  {moved / sleep_s:+7.1%}"
-            )
-    step = statistics.median(b.step_s.point - a.step_s.point for a, b in pairs)
-    print(f"{'step':<16} {'':>10} {'':>10} {step * 1e3:+7.3f} ms  {step / sleep_s:+7.1%}")
-    for base_ledger, _ in pairs:
-        grouped = sum(entry.time_s.point for entry in base_ledger.groups)
+def _in_other(cost: OpCost | None) -> OpCost:
+    """The extra work has an op group for itself."""
+    assert cost is not None
+    return cost.model_copy(update={"group": OpGroup.OTHER, "name": f"extra {cost.name}"})
+
+
+def _print(planted: Planted) -> None:
+    print(
+        f"{planted.extra.name}: {planted.seconds * 1e3:.2f} ms planted; the step grew by "
+        f"{planted.step:.0%} of that"
+    )
+    for one in planted.movements:
+        mark = "" if planted.allows(one) else "  <- off"
+        wanted = "100 %" if one.part is planted.extra.part else "0 %"
         print(
-            f"groups sum to {grouped / base_ledger.step_s.point:.1%} of the clean step; "
-            f"clean over grouped step {base_ledger.grouped_scale:.3f}"
+            f"  {one.part.value:<16} {one.median:+8.1%}  (wanted {wanted}, spread {one.spread:.1%})"
+            f"{mark}"
         )
 
 
@@ -100,8 +136,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--weights", default="file", choices=("file", "random"))
     parser.add_argument("--prompt-tokens", type=int, default=128)
-    parser.add_argument("--sleep-ms", type=float, default=5.0)
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--extra-ms", type=float, default=3.0)
+    parser.add_argument("--cycles", type=int, default=6)
     return parser.parse_args()
 
 

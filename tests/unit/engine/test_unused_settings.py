@@ -33,7 +33,8 @@ def test_what_has_an_effect_passes(groups: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("groups", "keys"),
     [
-        ({"measure": {"confirm": True}}, "measure.confirm"),
+        ({"workload": TRACE, "measure": {"confirm": True}}, "measure.confirm"),
+        ({"measure": {"confirm": True, "passes": ["clean"]}}, "measure.confirm"),
         ({"workload": {"file": "trace.jsonl"}}, "workload.file"),
         ({"workload": {"arrival_rate_per_s": 2.0}}, "workload.arrival_rate_per_s"),
         (

@@ -1,9 +1,9 @@
 import pytest
 
-from llmprof.instruments.injection import HostSleep
-from llmprof.instruments.tracer import GroupTracer
+from llmprof.instruments.injection import ExtraWork, HostSleep, QueueAhead
+from llmprof.instruments.tracer import GroupTracer, StepTracer
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, FakeTimer
 
 SHAPE = StepShape(
     phase=Phase.DECODE, sequences=(SequenceShape(new_tokens=1, cached_tokens=5),), logit_rows=1
@@ -53,3 +53,41 @@ def test_a_delay_too_short_to_sleep_is_spun() -> None:
     probe.step_end()
     assert tracer.samples()[0].duration_s == pytest.approx(0.0005, rel=0.02)
     assert sleeper.asked_s == []
+
+
+def test_extra_work_has_a_group_for_itself_in_steps_of_its_phase_alone() -> None:
+    clock = FakeClock()
+    tracer = GroupTracer(clock, None, 0)
+    taken_s: list[float] = []
+    probe = ExtraWork(tracer, lambda: clock.advance(3_000_000), taken_s=taken_s, clock=clock)
+    prefill = SHAPE.model_copy(update={"phase": Phase.PREFILL})
+    for shape in (prefill, SHAPE):
+        probe.step_begin(shape)
+        probe.group_begin(OpGroup.NORM)
+        clock.advance(2_000_000)
+        probe.group_end()
+        probe.step_end()
+    untouched, extended = tracer.samples()
+    assert untouched.duration_s == pytest.approx(0.002)
+    assert extended.duration_s == pytest.approx(0.005)
+    by_group = {one.group: one.duration_s for one in extended.groups}
+    assert by_group == {OpGroup.OTHER: pytest.approx(0.003), OpGroup.NORM: pytest.approx(0.002)}
+    assert taken_s == pytest.approx([0.003])
+
+
+def test_queued_ahead_the_wait_comes_before_the_step_on_the_devices_clock() -> None:
+    clock = FakeClock()
+    tracer = StepTracer(clock, FakeTimer(clock), 0)
+    probe = QueueAhead(tracer, lambda: clock.advance(9_000_000))
+    probe.step_begin(SHAPE)
+    clock.advance(2_000_000)
+    probe.step_end()
+    (step,) = tracer.samples()
+    assert step.device_s == pytest.approx(0.002)
+
+
+def test_what_wraps_a_probe_asks_for_groups_only_if_it_does() -> None:
+    """A recorded step runs without coming back in between where nobody watches the groups."""
+    clock = FakeClock()
+    assert not HostSleep(StepTracer(clock, None, 0), 0.001).wants_groups
+    assert HostSleep(GroupTracer(clock, None, 0), 0.001).wants_groups

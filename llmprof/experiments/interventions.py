@@ -1,0 +1,194 @@
+"""The interventions: each changes one thing and nothing else, or says why it cannot be made here."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from llmprof.engine.engine import Engine
+from llmprof.engine.execution import make_runner
+from llmprof.experiments.intervention_bench import InterventionBench, Steps, torch_threads
+from llmprof.instruments.injection import HostSleep, QueueAhead
+from llmprof.schema.ceilings import CeilingReading
+from llmprof.schema.cost import Phase
+from llmprof.schema.intervention import Intervention, InterventionKind
+from llmprof.schema.settings import ContextKind, ExecutionMode, KvLayout
+
+SLEEP_SHARE = 0.30
+"""Of a decode step: far beyond the margin of a forecast."""
+LEAST_SLEEP_S = 0.001
+LONGER_CONTEXT = 4
+_FASTEST_CLOCK_HZ = 2.5e9
+"""Above that of GPUs on sale, so that a device held back by cycles is held back long enough."""
+_HOLD_BACK = 1.5
+"""Times the host's time to enqueue a step."""
+
+
+def host_sleep(bench: InterventionBench) -> list[Intervention]:
+    step_s = bench.step_s(Phase.DECODE) or 0.0
+    sleep_s = max(LEAST_SLEEP_S, SLEEP_SHARE * step_s)
+    slept = bench.arm(wrap=lambda probe: HostSleep(probe, sleep_s, busy=True))
+    return _made(
+        InterventionKind.HOST_SLEEP,
+        f"the host waits {sleep_s * 1e3:.3g} ms more per step",
+        bench.in_turn(bench.arm(), slept),
+        phases=(Phase.DECODE,),
+        added_host_s=sleep_s,
+    )
+
+
+def fewer_threads(bench: InterventionBench) -> list[Intervention]:
+    """Both roofs are read again with fewer threads: decode should follow one, prefill the other."""
+    kind, fewer = InterventionKind.FEWER_THREADS, max(1, bench.threads // 2)
+    change = f"{fewer} of {bench.threads} threads"
+    if bench.device != "cpu":
+        return _skipped(kind, change, "threads of the host are no part of the GPU")
+    if bench.threads < 2:
+        return _skipped(kind, change, "there is only one")
+    base = bench.arm()
+    live_base = bench.live(base.needs)
+    with torch_threads(fewer):
+        changed = bench.arm()
+        live_changed = bench.live(changed.needs)
+    pairs: list[tuple[Steps, Steps]] = []
+    readings: list[tuple[CeilingReading, CeilingReading]] = []
+    for _ in range(bench.pairs):
+        read, steps = live_base.read(0.0), base.run()
+        with torch_threads(fewer):
+            readings.append((read, live_changed.read(0.0)))
+            pairs.append((steps, changed.run()))
+    before, after = zip(*readings, strict=True)
+    return _made(kind, change, pairs, base_readings=before, changed_readings=after)
+
+
+def longer_context(bench: InterventionBench) -> list[Intervention]:
+    """The same kernels over more cached tokens, which are random in both arms."""
+    kind, workload = InterventionKind.LONGER_CONTEXT, bench.config.workload
+    room = bench.engine.model.max_position_embeddings - workload.output_tokens
+    tokens = min(LONGER_CONTEXT * workload.prompt_tokens, room)
+    change = f"{workload.prompt_tokens:,} -> {tokens:,} cached tokens"
+    if bench.config.kv_cache.layout is KvLayout.NONE:
+        return _skipped(kind, change, "there is no KV cache")
+    if tokens <= workload.prompt_tokens or workload.output_tokens < 2:
+        return _skipped(kind, change, "the model has no more positions, or nothing is decoded")
+    base, longer = (
+        bench.config.model_copy(
+            update={
+                "workload": workload.model_copy(
+                    update={"prompt_tokens": count, "context": ContextKind.SYNTHETIC}
+                )
+            }
+        )
+        for count in (workload.prompt_tokens, tokens)
+    )
+    half = workload.output_tokens / 2  # the median step has decoded so many
+    return _made(
+        kind,
+        change,
+        bench.in_turn(bench.arm(config=base), bench.arm(config=longer)),
+        factor=(tokens + half) / (workload.prompt_tokens + half),
+    )
+
+
+def cache_resident(bench: InterventionBench) -> list[Intervention]:
+    """Every layer uses the weights of the first one: as much arithmetic, fewer distinct bytes."""
+    kind, engine = InterventionKind.CACHE_RESIDENT, bench.engine
+    layers = engine.decoder.layers
+    change = f"the weights of 1 of {len(layers)} layers in all of them"
+    if len(layers) < 2:
+        return _skipped(kind, change, "it has one layer only")
+    layer = layers[0]
+    projections = (layer.qkv, layer.output, layer.gate_up, layer.down)
+    layer_bytes = sum(one.format.stored_bytes(*one.shape) for one in projections)
+    head_bytes = engine.decoder.head.format.stored_bytes(*engine.decoder.head.shape)
+    total = len(layers) * layer_bytes + head_bytes
+    decoder = dataclasses.replace(engine.decoder, layers=(layer,) * len(layers))
+    base = bench.arm()
+    changed = bench.arm(engine=dataclasses.replace(engine, decoder=decoder))
+    far = bench.live(base.needs)
+    near = bench.live(
+        dataclasses.replace(base.needs, working_set_bytes=layer_bytes, skinny_rows=None)
+    )
+    readings = [(far.read(0.0), near.read(0.0)) for _ in range(bench.pairs)]
+    before, after = zip(*readings, strict=True)
+    return _made(
+        kind,
+        change,
+        bench.in_turn(base, changed),
+        phases=(Phase.DECODE,),
+        base_readings=before,
+        changed_readings=after,
+        resident_fraction=len(layers) * layer_bytes / total,
+    )
+
+
+def replay(bench: InterventionBench) -> list[Intervention]:
+    """The same kernels, started from a recording of the step."""
+    kind = InterventionKind.REPLAY
+    mode = ExecutionMode.COMPILED if bench.device == "cpu" else ExecutionMode.CUDA_GRAPH
+    change = f"execution.mode={mode.value}"
+    if bench.config.execution.mode is not ExecutionMode.EAGER:
+        return _skipped(kind, change, "the run replays its steps already")
+    if bench.config.kv_cache.layout is KvLayout.NONE:
+        return _skipped(kind, change, "without a KV cache no step has the shape of another")
+    runner = make_runner(mode, device=bench.device, layout=bench.config.kv_cache.layout)
+    replayed: Engine = dataclasses.replace(bench.engine, runner=runner)
+    return _made(
+        kind, change, bench.in_turn(bench.arm(), bench.arm(engine=replayed)), phases=(Phase.DECODE,)
+    )
+
+
+def queue_ahead(bench: InterventionBench) -> list[Intervention]:
+    """On the device's clock alone: a step that was enqueued whole before its first kernel ran."""
+    kind, change = InterventionKind.QUEUE_AHEAD, "steps are enqueued whole before they start"
+    enqueue_s = bench.enqueue_s(Phase.DECODE)
+    if bench.device == "cpu":
+        return _skipped(kind, change, "a CPU has no queue: the host does the work itself")
+    if enqueue_s is None:
+        return _skipped(kind, change, "nothing is decoded")
+    cycles = int(_HOLD_BACK * enqueue_s * _FASTEST_CLOCK_HZ)
+
+    def hold_back() -> None:
+        with torch.cuda.device(bench.device):
+            torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+
+    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold_back), device_only=True)
+    return _made(kind, change, bench.in_turn(bench.arm(), queued), phases=(Phase.DECODE,))
+
+
+INTERVENTIONS: dict[InterventionKind, Callable[[InterventionBench], list[Intervention]]] = {
+    InterventionKind.HOST_SLEEP: host_sleep,
+    InterventionKind.QUEUE_AHEAD: queue_ahead,
+    InterventionKind.REPLAY: replay,
+    InterventionKind.FEWER_THREADS: fewer_threads,
+    InterventionKind.LONGER_CONTEXT: longer_context,
+    InterventionKind.CACHE_RESIDENT: cache_resident,
+}
+
+
+def _made(
+    kind: InterventionKind,
+    change: str,
+    pairs: Sequence[tuple[Steps, Steps]],
+    *,
+    phases: Sequence[Phase] = tuple(Phase),
+    **known: Any,
+) -> list[Intervention]:
+    """One per phase that both arms ran."""
+    both = [phase for phase in phases if all(phase in base and phase in one for base, one in pairs)]
+    return [
+        Intervention(
+            kind=kind,
+            phase=phase,
+            change=change,
+            base_step_s=tuple(base[phase] for base, _ in pairs),
+            changed_step_s=tuple(changed[phase] for _, changed in pairs),
+            **known,
+        )
+        for phase in both
+    ]
+
+
+def _skipped(kind: InterventionKind, change: str, why: str) -> list[Intervention]:
+    return [Intervention(kind=kind, phase=Phase.DECODE, change=change, skipped=why)]
