@@ -15,6 +15,7 @@ from llmprof.cli.quality import quality
 from llmprof.cli.report import report
 from llmprof.cli.run import run
 from llmprof.cli.schema import schema
+from llmprof.cli.sweep import sweep
 from llmprof.errors import InputError
 
 EXIT_FINE: Final = 0
@@ -32,7 +33,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
 )
-for command in (run, inspect, generate, ceilings, quality, report, doctor, ls, schema):
+for command in (run, sweep, inspect, generate, ceilings, quality, report, doctor, ls, schema):
     app.command()(command)
 
 

@@ -18,6 +18,7 @@ from llmprof.schema.record import Record, Setting
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
+from llmprof.schema.sweep import Sweep
 
 DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "run": RunRecord,
@@ -26,6 +27,7 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "generation": Generation,
     "ceilings": Ceilings,
     "quality": Quality,
+    "sweep": Sweep,
     "diagnosis": Diagnosis,
     "listing": Listing,
     "settings": RunConfig,
