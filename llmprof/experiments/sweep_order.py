@@ -19,7 +19,9 @@ from llmprof.schema.settings import KvLayout, RunConfig
 
 
 def predicted_round_s(config: RunConfig, source: ModelSource, ceilings: Ceilings) -> float | None:
-    """Least time of one round, no fixed cost in it; None where the settings cannot run anyway.
+    """Least time of one round, no fixed cost in it.
+
+    None where the settings cannot run anyway, or no ceiling is known.
 
     Of decode steps the one in the middle stands for all. A trace counts as its prompts one by one
     and decode steps with every place taken.
@@ -32,6 +34,8 @@ def predicted_round_s(config: RunConfig, source: ModelSource, ceilings: Ceilings
     except LlmprofError:  # the cell itself will say why
         return None
     rates = _rates(ceilings, dtype)
+    if rates is None:
+        return None
     cache = last_level_cache_bytes(ceilings.environment, ceilings.bandwidth)
     return sum(
         count * link_time_s(step_cost(source.config, weights, shape, options).ops, rates, cache)
@@ -39,12 +43,14 @@ def predicted_round_s(config: RunConfig, source: ModelSource, ceilings: Ceilings
     )
 
 
-def _rates(ceilings: Ceilings, dtype: str) -> Rates:
+def _rates(ceilings: Ceilings, dtype: str) -> Rates | None:
     """Memory by its slowest level; arithmetic by the best shape of each dtype."""
     best: dict[str, float] = {}
     for one in ceilings.compute:
         best[one.dtype] = max(best.get(one.dtype, 0.0), one.flops_per_s)
     reads = [one.bytes_per_s for one in ceilings.bandwidth if one.op is MemoryOp.READ]
+    if not reads or not best:
+        return None
     return Rates(
         read_bytes_per_s=min(reads),
         matmul_flops_per_s=best.get(dtype) or max(best.values()),

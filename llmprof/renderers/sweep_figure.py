@@ -58,7 +58,7 @@ class _Style(NamedTuple):
 
 def sweep_figure(sweep: Sweep, kind: str) -> bytes:
     """Bytes of an `svg`, `pdf` or `png`."""
-    found = lines(sweep)[:MAX_LINES]
+    found = [line for line in lines(sweep) if any(cell.metrics for cell in line.cells)][:MAX_LINES]
     quantities = present(sweep, _QUANTITIES)
     trade_off = any(len(line.having(TPOT, OUTPUT_RATE)) > 1 for line in found)
     count = max(len(quantities) + trade_off, 1)

@@ -55,8 +55,12 @@ def _facts(sweep: Sweep) -> tuple[Fact, ...]:
             for axis, name in zip(sweep.axes, axis_names(sweep.axes), strict=True)
         ),
         Fact("cells", f"{measured} of {len(sweep.cells)} measured"),
-        Fact("rounds", f"{base.measure.rounds} per cell in {base.sweep.interleave} visits"),
+        Fact("rounds", f"{base.measure.rounds} per cell{_visits(base.sweep.interleave)}"),
     )
+
+
+def _visits(count: int) -> str:
+    return f" in {count} visits, the cells in turn" if count > 1 else ""
 
 
 def _figures(sweep: Sweep) -> tuple[tuple[str, str], ...]:

@@ -27,24 +27,24 @@ def cells_table(sweep: Sweep) -> Table:
     times = present(sweep, TIMES)
     columns = (
         *axis_names(sweep.axes),
+        "status",
         *(quantity.name for quantity in times),
         *(name for name, _ in limits),
-        "status",
     )
-    first = len(sweep.axes) + len(times)
+    status = len(sweep.axes)
     return Table(
         caption="Cells: medians over rounds",
         columns=columns,
         rows=tuple(
             (
                 *axis_cells(cell),
+                cell.status.value,
                 *(quantity.cell_text(cell) for quantity in times),
                 *(limit_text(cell, phase) for _, phase in limits),
-                cell.status.value,
             )
             for cell in sweep.cells
         ),
-        prose=frozenset(range(first, len(columns))),
+        prose=frozenset({status, *range(status + 1 + len(times), len(columns))}),
     )
 
 
@@ -72,7 +72,9 @@ def _rounds(cell: SweepCell) -> str:
 
 def _confidence(sweep: Sweep, quantities: Sequence[Quantity]) -> str:
     found = (quantity.of(cell) for cell in sweep.cells for quantity in quantities)
-    return shared_confidence(one for one in found if isinstance(one, Estimate))
+    return shared_confidence(
+        one for one in found if isinstance(one, Estimate) and one.num_samples > 1
+    )
 
 
 def bytes_table(sweep: Sweep) -> Table:
