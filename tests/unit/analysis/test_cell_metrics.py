@@ -5,6 +5,7 @@ from llmprof.analysis.report import build_report
 from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.run import DeviceTelemetry, RunRecord
+from llmprof.schema.sweep import CellMetrics
 from tests.records import a_run_record
 
 
@@ -43,11 +44,13 @@ def test_sensors_of_a_gpu_give_memory_and_power() -> None:
     assert metrics.power_w == 320.0
 
 
-def metrics_of(record: RunRecord):  # type: ignore[no-untyped-def]
+def metrics_of(record: RunRecord) -> CellMetrics:
     return cell_metrics(build_report(record))
 
 
 def test_without_grouped_rounds_there_is_no_share_of_time() -> None:
     metrics = metrics_of(a_run_record(grouped_rounds=0))
-    assert metrics.of(Phase.DECODE).kv_time_share is None
+    decode = metrics.of(Phase.DECODE)
+    assert decode is not None
+    assert decode.kv_time_share is None
     assert metrics.of(Phase.MIXED) is None

@@ -12,6 +12,7 @@ NAMES = [
     "generation",
     "ceilings",
     "quality",
+    "sweep",
     "diagnosis",
     "listing",
     "settings",

@@ -242,7 +242,8 @@ def test_a_cell_that_ends_process_after_process_is_given_up(bench: Bench) -> Non
 
 def test_what_was_measured_is_not_measured_again_unless_fresh(bench: Bench) -> None:
     first = run_sweep(BATCHES)
-    again = run_sweep(BATCHES.model_copy(update={"sweep": limited()}))
+    limited = BATCHES.sweep.model_copy(update={"tpot_max_s": 1.0})
+    again = run_sweep(BATCHES.model_copy(update={"sweep": limited}))
     assert bench.batches == [1, 2, 4]
     assert [cell.run_ids for cell in again.cells] == [cell.run_ids for cell in first.cells]
     assert (
@@ -250,10 +251,6 @@ def test_what_was_measured_is_not_measured_again_unless_fresh(bench: Bench) -> N
     )  # another limit is another question, not another sweep
     run_sweep(BATCHES, fresh=True)
     assert bench.batches == [1, 2, 4] * 2
-
-
-def limited():  # type: ignore[no-untyped-def]
-    return BATCHES.sweep.model_copy(update={"tpot_max_s": 1.0})
 
 
 def test_a_refused_cell_is_tried_again_and_a_failed_one_is_not(bench: Bench) -> None:

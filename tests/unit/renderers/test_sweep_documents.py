@@ -109,5 +109,6 @@ def test_same_sweep_same_bytes_even_with_nothing_measured(suffix: str) -> None:
 
 
 def test_an_unknown_suffix_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"\.html \.md"):
+    with pytest.raises(InputError) as caught:
         check_sweep_suffix(".xlsx")
+    assert ".html .md" in caught.value.line()
