@@ -17,6 +17,7 @@ from llmprof.cli.quality import quality
 from llmprof.cli.report import report
 from llmprof.cli.run import run
 from llmprof.cli.schema import schema
+from llmprof.cli.sweep import sweep
 from llmprof.errors import InputError
 
 EXIT_FINE: Final = 0
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 for command in (
     run,
+    sweep,
     predict,
     inspect,
     generate,

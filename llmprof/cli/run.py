@@ -80,8 +80,8 @@ def run(
     Ctrl-C, SIGTERM and SIGHUP end it with 130, an error in a later round with 6: the rounds measured
     so far are saved, marked partial.
     --ops, and outputs that show ops, add a tracing pass to measure.passes.
-    Of a settings file, `gate` is for llmprof gate and changes nothing here; any other setting
-    without effect is refused.
+    Of a settings file, `gate` and `sweep` are for the commands of that name and change nothing here;
+    any other setting without effect is refused.
 
     Examples:
       llmprof run smollm2-135m-instruct -o report.html

@@ -21,6 +21,7 @@ from llmprof.schema.record import Record, Setting
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
+from llmprof.schema.sweep import Sweep
 
 DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "run": RunRecord,
@@ -32,6 +33,7 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "ncu": NcuComparison,
     "prediction": Prediction,
     "confirmation": Confirmation,
+    "sweep": Sweep,
     "diagnosis": Diagnosis,
     "listing": Listing,
     "settings": RunConfig,

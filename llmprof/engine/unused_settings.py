@@ -21,7 +21,7 @@ _LENGTHS: Final = ("workload.requests", "workload.lengths")
 def check_all_used(config: RunConfig) -> None:
     """Refuse settings that differ from their defaults and have no effect in this run.
 
-    `gate` is left alone: a settings file serves `llmprof run` and `llmprof gate`.
+    `gate` and `sweep` are left alone: one settings file serves `llmprof run`, `gate` and `sweep`.
 
     Raises:
         CapabilityError: names the keys, and what makes them idle.

@@ -7,6 +7,7 @@ from llmprof.renderers.what_ran import Fact, own_cost_fact
 from llmprof.renderers.wording import one_line
 from llmprof.schema.environment import CacheLevel, GpuInfo
 from llmprof.schema.report import Report
+from llmprof.schema.settings import RunConfig
 
 
 def environment_facts(report: Report) -> tuple[Fact, ...]:
@@ -84,8 +85,13 @@ def kernel_facts(report: Report) -> tuple[Fact, ...]:
 
 def settings_facts(report: Report) -> tuple[Fact, ...]:
     """Every setting that the run used, with its dotted key."""
-    settings = report.run.settings.model_dump(mode="json", exclude={"gate"})
-    return tuple(Fact(key, one_line(value)) for key, value in _dotted(settings, ""))
+    return tuple(Fact(key, value) for key, value in dotted_settings(report.run.settings))
+
+
+def dotted_settings(settings: RunConfig) -> tuple[tuple[str, str], ...]:
+    """Dotted key and value of everything that a run uses, as text on one line."""
+    tree = settings.model_dump(mode="json", exclude={"gate", "sweep"})
+    return tuple((key, one_line(value)) for key, value in _dotted(tree, ""))
 
 
 def _dotted(value: object, prefix: str) -> list[tuple[str, str]]:

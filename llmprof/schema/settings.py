@@ -207,6 +207,22 @@ class GateSettings(Setting):
     on_inconclusive: Literal["warn", "fail"] = "warn"
 
 
+GridValue: TypeAlias = str | int | float | bool | None
+"""One value of an axis, as it would stand in a settings file."""
+
+
+class SweepSettings(Setting):
+    """What `llmprof sweep` varies; every other command leaves it alone."""
+
+    grid: dict[str, tuple[GridValue, ...]] = Field(default_factory=dict)
+    """Dotted key -> its values. In a file also as text: `1,4,16`, `512-32768*2`, `0-90+30`."""
+    interleave: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] = 1
+    """Times that the cells are visited in turn, each with its share of `measure.rounds`."""
+    ttft_max_s: PositiveFloat | None = None
+    """The largest batch whose time to the first token stays within this is named."""
+    tpot_max_s: PositiveFloat | None = None
+
+
 class RunConfig(Setting):
     """Everything needed to repeat a measurement."""
 
@@ -222,3 +238,4 @@ class RunConfig(Setting):
     workload: WorkloadSettings = WorkloadSettings()
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
+    sweep: SweepSettings = SweepSettings()

@@ -11,7 +11,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from llmprof.errors import InputError
-from llmprof.schema.settings import RunConfig
+from llmprof.schema.settings import GridValue, RunConfig
+from llmprof.store.grid import axis_values, parse_axis
 from llmprof.store.key_path import KeyPath, dotted
 from llmprof.store.setting_keys import is_group
 from llmprof.store.settings_errors import first_error, nearest_place
@@ -27,14 +28,18 @@ def is_settings_file(argument: str) -> bool:
 
 
 def load_settings(
-    model_or_config: str | None, flags: Mapping[str, object], sets: Sequence[str]
+    model_or_config: str | None,
+    flags: Mapping[str, object],
+    sets: Sequence[str],
+    grids: Sequence[str] = (),
 ) -> RunConfig:
-    """Merge file < flags < `--set`, and check the result.
+    """Merge file < flags < `--set` and `--grid`, and check the result.
 
     Args:
         model_or_config: a settings file where it ends in .yaml or .yml, else the model.
         flags: dotted key -> value of a flag of the command; None where it was not given.
         sets: `key=value` texts, the values in YAML.
+        grids: `key=values` texts, each an axis of a sweep.
 
     Raises:
         InputError: one line with the place (file:line, or the option), the key and what is valid.
@@ -49,6 +54,22 @@ def load_settings(
             layers.set(tuple(key.split(".")), _plain(value), place="command line")
     for text in sets:
         layers.add_set(text)
+    for text in grids:
+        layers.add_axis(text)
+    return layers.validated()
+
+
+def changed_settings(
+    config: RunConfig, changes: Mapping[str, GridValue], *, place: str
+) -> RunConfig:
+    """`config` with other values for some dotted keys, checked like a file; `place` set them.
+
+    Raises:
+        InputError: one line with the place, the key and what is valid.
+    """
+    layers = _Layers(tree=config.model_dump(mode="json"))
+    for key, value in changes.items():
+        layers.set(tuple(key.split(".")), value, place=place)
     return layers.validated()
 
 
@@ -90,6 +111,24 @@ class _Layers:
             raise InputError(f"{place}: expected KEY=VALUE", remedy="For example workload.batch=4")
         self.merge(tuple(key.split(".")), parse_yaml(value, where=place).value, place=place)
 
+    def add_axis(self, text: str) -> None:
+        """An axis on the command line replaces the file's of the same key."""
+        key, values = parse_axis(text)
+        path, place = ("sweep", "grid", key), f"--grid {text}"
+        if self.places.get(path, "").startswith("--grid"):
+            raise InputError(f"{place}: {key} is given twice", remedy="Put all values in one")
+        self.set(path, list(values), place=place)
+
+    def _expand_axes(self) -> None:
+        """The short forms of a file's axes become lists of values."""
+        sweep = self.tree.get("sweep")
+        grid = sweep.get("grid") if isinstance(sweep, dict) else None
+        if not isinstance(grid, dict):
+            return
+        for key, value in grid.items():
+            place = nearest_place(("sweep", "grid", key), self.places).removesuffix(": ")
+            grid[key] = list(axis_values(key, value, place=place))
+
     def merge(self, path: tuple[str, ...], value: Value, *, place: str) -> None:
         """Set each key of a mapping on its own: what it does not name stays as it was."""
         if not isinstance(value, dict) or not value:
@@ -128,6 +167,7 @@ class _Layers:
 
     def validated(self) -> RunConfig:
         self._refuse_unprintable()
+        self._expand_axes()
         try:
             # JSON is validated strictly: a list may become a tuple and a text an enum, but neither
             # `true` nor "1" becomes the number 1.

@@ -15,6 +15,7 @@ NAMES = [
     "ncu",
     "prediction",
     "confirmation",
+    "sweep",
     "diagnosis",
     "listing",
     "settings",

@@ -1,0 +1,82 @@
+"""Several visits to one cell as one run: their rounds one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmprof.schema.ceilings import CeilingReading
+from llmprof.schema.measurement import Caveat
+from llmprof.schema.run import Round, RunRecord
+from llmprof.schema.settings import RunConfig
+
+
+def visit_settings(config: RunConfig, visits: int) -> RunConfig:
+    """The settings of one visit: its share of the rounds, and no grid."""
+    share = -(-config.measure.rounds // visits)
+    measure = config.measure.model_copy(update={"rounds": share})
+    return config.model_copy(update={"measure": measure})
+
+
+def joined(records: Sequence[RunRecord]) -> RunRecord:
+    """One record with the rounds of all, their times counted from the start of the first.
+
+    What is recorded once per run (warm-up, counted steps, own cost) is the first one's.
+    """
+    first = records[0]
+    if len(records) == 1:
+        return first
+    return first.model_copy(
+        update={
+            "rounds": _shifted([(one, one.rounds) for one in records], first),
+            "grouped": _shifted([(one, one.grouped) for one in records], first),
+            "caveats": _caveats(records),
+            "status": "complete" if all(r.status == "complete" for r in records) else "partial",
+            "status_reason": records[-1].status_reason,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """Moves the times of a later run onto the clock of the first."""
+
+    seconds: float
+
+    def reading(self, one: CeilingReading | None) -> CeilingReading | None:
+        return one and one.model_copy(update={"time_s": one.time_s + self.seconds})
+
+    def round(self, one: Round, index: int) -> Round:
+        steps = tuple(
+            step.model_copy(update={"start_s": step.start_s + self.seconds}) for step in one.steps
+        )
+        return one.model_copy(
+            update={
+                "index": index,
+                "before": self.reading(one.before),
+                "after": self.reading(one.after),
+                "steps": steps,
+            }
+        )
+
+
+def _shifted(
+    visits: Sequence[tuple[RunRecord, Sequence[Round]]], first: RunRecord
+) -> tuple[Round, ...]:
+    moved: list[Round] = []
+    for record, rounds in visits:
+        shift = _Shift((record.created - first.created).total_seconds())
+        moved += [shift.round(one, len(moved) + place) for place, one in enumerate(rounds)]
+    return tuple(moved)
+
+
+def _caveats(records: Sequence[RunRecord]) -> tuple[Caveat, ...]:
+    """Of all, each once; visits must give the same tokens as much as rounds must."""
+    found = list(dict.fromkeys(caveat for record in records for caveat in record.caveats))
+    if len({record.output_sha256 for record in records}) > 1:
+        found.append(
+            Caveat(
+                code="outputs-differ",
+                message="two visits of the same greedy workload gave different tokens",
+                remedy="check the machine's memory and the kernels before trusting a figure",
+            )
+        )
+    return tuple(found)

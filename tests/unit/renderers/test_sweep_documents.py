@@ -1,0 +1,114 @@
+"""Every view of a sweep, from one document with chosen numbers."""
+
+import csv
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from llmprof.errors import InputError
+from llmprof.renderers.sweep_formats import RENDERERS, check_sweep_suffix, render_sweep
+from llmprof.renderers.sweep_heatmap import has_heatmap
+from llmprof.renderers.sweep_lines import lines, x_axis
+from llmprof.renderers.sweep_text import print_sweep
+from llmprof.schema.sweep import CellStatus, Sweep
+from tests.sweeps import a_sweep, some_metrics
+
+BATCHES = (1, 4, 16)
+KINDS = ("flash", "standard")
+
+
+def two_axes() -> Sweep:
+    outcomes = [
+        some_metrics(batch=batch, step_s=0.02 + 0.001 * batch)
+        if (kind, batch) != ("standard", 16)
+        else (CellStatus.REFUSED, "needs 9 <b>GiB</b> | here")
+        for kind in KINDS
+        for batch in BATCHES
+    ]
+    return a_sweep({"attention.kind": KINDS, "workload.batch": BATCHES}, outcomes, tpot_max_s=0.03)
+
+
+def shown(sweep: Sweep, width: int) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    print_sweep(sweep, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 140])
+def test_the_table_fits_and_a_wider_one_says_more(width: int) -> None:
+    text = shown(two_axes(), width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert "output tok/s" in text
+    assert ("KV held" in text) == (width >= 100)
+    assert text.count("refused") == 2  # its row, and the line with the reason
+
+
+def test_choices_headline_and_reasons_are_told() -> None:
+    text = " ".join(shown(two_axes(), 140).split())
+    # 16 sequences in 36 ms are 444 tok/s; 1 in 21 ms is 47.6.
+    assert "Most output: 444 output tok/s at attention flash, batch 16, 9.33 x the least" in text
+    assert "knee at attention standard: batch 4 (the largest measured" in text
+    assert "TPOT ≤ 30.0 ms: batch 4 at most" in text
+    assert "needs 9 <b>GiB</b> | here" in text
+
+
+def test_numbers_run_along_x_and_words_make_the_lines() -> None:
+    sweep = two_axes()
+    assert x_axis(sweep.axes).key == "workload.batch"
+    assert [line.label for line in lines(sweep)] == ["attention flash", "attention standard"]
+    words = a_sweep({"weights.quantization": ("none", "int8")}, [some_metrics()] * 2)
+    assert [len(line.cells) for line in lines(words)] == [2]
+
+
+def test_only_two_axes_have_a_map() -> None:
+    assert has_heatmap(two_axes())
+    assert not has_heatmap(a_sweep({"workload.batch": (1, 2)}, [some_metrics()] * 2))
+
+
+def test_csv_has_base_units_and_empty_cells_where_nothing_is_known() -> None:
+    rows = list(csv.DictReader(io.StringIO(render_sweep(two_axes(), ".csv").decode())))
+    assert len(rows) == 6
+    first, last = rows[0], rows[-1]
+    assert (first["attention.kind"], first["workload.batch"]) == ("flash", "1")
+    assert float(first["decode.step_s"]) == 0.021
+    assert float(first["decode.weights_bytes"]) == 2.69e8
+    assert (last["status"], last["decode.step_s"], last["tpot_s"]) == ("refused", "", "")
+
+
+def test_markdown_escapes_what_came_from_outside() -> None:
+    text = render_sweep(two_axes(), ".md").decode()
+    assert "needs 9 &lt;b>GiB&lt;/b> \\| here" in text
+    table = [line for line in text.splitlines() if line.startswith("| attention")]
+    assert table
+
+
+def test_the_page_is_offline_and_whole() -> None:
+    page = render_sweep(two_axes(), ".html").decode()
+    assert "default-src 'none'" in page
+    assert not re.search(r'(src|href)="(https?:)?//', page)
+    assert "<b>GiB</b>" not in page
+    assert 'id="sweep-title"' in page
+    assert 'id="map-title"' in page
+    assert "run-0" in page
+    assert "Kleinrock" in page
+
+
+@pytest.mark.parametrize("suffix", RENDERERS)
+def test_same_sweep_same_bytes_even_with_nothing_measured(suffix: str) -> None:
+    sweeps = (
+        two_axes(),
+        a_sweep({"workload.batch": (1, 2)}, [(CellStatus.FAILED, "out of memory")] * 2),
+    )
+    for sweep in sweeps:
+        data = render_sweep(sweep, suffix)
+        assert data
+        assert render_sweep(sweep, suffix) == data
+
+
+def test_an_unknown_suffix_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError) as caught:
+        check_sweep_suffix(".xlsx")
+    assert ".html .md" in caught.value.line()
