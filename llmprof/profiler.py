@@ -24,6 +24,7 @@ from llmprof.instruments.host_memory import host_memory
 from llmprof.instruments.nvml import NvmlSession, open_nvml
 from llmprof.instruments.op_recorder import OpRecorder
 from llmprof.instruments.own_cost import measure_own_cost
+from llmprof.instruments.peak_memory import peak_memory_bytes
 from llmprof.instruments.snapshot import resolve_threads, snapshot
 from llmprof.instruments.tracer import GroupTracer, StepTracer
 from llmprof.schema.ceilings import CeilingReading, Ceilings
@@ -142,6 +143,7 @@ def measure(
         own_cost=session.own_cost(),
         output_sha256=session.output_sha256,
         phases=workload.phases,
+        peak_memory_bytes=peak_memory_bytes(device),
         caveats=tuple(session.caveats),
     )
 
@@ -201,8 +203,8 @@ class _Session:
             self.meter.start()
             self._run(tracer)
             self._tell_if_busy(self.meter.stop())
-            history.append(_phase_medians(tracer.samples()))
-            settled = wanted == "auto" and _has_settled(history)
+            history.append(phase_medians(tracer.samples()))
+            settled = wanted == "auto" and has_settled(history)
         self.warmup = Warmup(
             rounds=len(history),
             settled=settled if wanted == "auto" else None,
@@ -312,7 +314,7 @@ def _with_use(samples: tuple[StepSample, ...], uses: tuple[StepUse, ...]) -> tup
     )
 
 
-def _phase_medians(steps: tuple[StepSample, ...]) -> dict[Phase, float]:
+def phase_medians(steps: tuple[StepSample, ...]) -> dict[Phase, float]:
     phases = dict.fromkeys(step.shape.phase for step in steps)
     return {
         phase: statistics.median(step.duration_s for step in steps if step.shape.phase is phase)
@@ -325,7 +327,7 @@ def _steady_step_s(medians: dict[Phase, float]) -> float:
     return medians.get(Phase.DECODE) or next(iter(medians.values()))
 
 
-def _has_settled(history: list[dict[Phase, float]]) -> bool:
+def has_settled(history: list[dict[Phase, float]]) -> bool:
     """Two rounds in a row agree in every phase."""
     if len(history) < MIN_WARMUP_ROUNDS:
         return False

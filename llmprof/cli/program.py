@@ -7,6 +7,7 @@ import typer
 
 from llmprof import __version__
 from llmprof.cli.ceilings import ceilings
+from llmprof.cli.compare import compare
 from llmprof.cli.doctor import doctor
 from llmprof.cli.generate import generate
 from llmprof.cli.inspect import inspect
@@ -32,7 +33,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
 )
-for command in (run, inspect, generate, ceilings, quality, report, doctor, ls, schema):
+for command in (run, compare, inspect, generate, ceilings, quality, report, doctor, ls, schema):
     app.command()(command)
 
 

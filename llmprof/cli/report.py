@@ -56,7 +56,7 @@ def report(
     outputs = [Path(path) for path in output or []]
     wanted = _stdout_format(format, json=json)
     _check(outputs, wanted, num_runs=len(runs), force=force)
-    with _damage_explained(runs):
+    with damage_explained(runs):
         reports = _judged(runs)
         files = [(path, _rendered(reports, path.suffix)) for path in outputs]
         text = _text(reports, wanted) if wanted or not outputs else ""
@@ -97,7 +97,7 @@ def _judged(runs: Sequence[str]) -> "tuple[Report, ...]":
 
 
 @contextmanager
-def _damage_explained(runs: Sequence[str]) -> Iterator[None]:
+def damage_explained(runs: Sequence[str]) -> Iterator[None]:
     """A file may fit the schema and hold numbers that no measurement gives.
 
     Raises:

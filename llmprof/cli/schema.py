@@ -9,6 +9,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.comparison import Comparison
 from llmprof.schema.diagnosis import Diagnosis
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
@@ -22,6 +23,7 @@ from llmprof.schema.settings import RunConfig
 DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "run": RunRecord,
     "report": Report,
+    "comparison": Comparison,
     "inspection": Inspection,
     "generation": Generation,
     "ceilings": Ceilings,

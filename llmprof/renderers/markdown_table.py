@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from llmprof import units
 from llmprof.renderers.estimates import point_and_interval
+from llmprof.renderers.markdown import code, details, escaped, table_lines
 from llmprof.renderers.tables import Table, groups_table, parts_table
 from llmprof.renderers.what_ran import facts
 from llmprof.renderers.wording import (
@@ -20,8 +21,6 @@ from llmprof.schema.measurement import Caveat, PhaseMeasurement
 from llmprof.schema.report import Report
 from llmprof.schema.verdict import Verdict
 
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|#~"} | {"<": "&lt;", "&": "&amp;"})
-
 
 def render_markdown(reports: Sequence[Report]) -> bytes:
     """GitHub-flavoured Markdown, one section per run."""
@@ -29,21 +28,21 @@ def render_markdown(reports: Sequence[Report]) -> bytes:
 
 
 def _section(report: Report) -> str:
-    lines = [f"### llmprof: {_escaped(model_name(report))}", ""]
-    lines += [line for stamp in stamps(report) for line in (f"**{_escaped(stamp)}**", "")]
-    lines += [_escaped(one_line(report.headline)), "", *_markdown(_summary(report)), ""]
+    lines = [f"### llmprof: {escaped(model_name(report))}", ""]
+    lines += [line for stamp in stamps(report) for line in (f"**{escaped(stamp)}**", "")]
+    lines += [escaped(one_line(report.headline)), "", *table_lines(_summary(report)), ""]
     lines += [_verdict(verdict) for verdict in report.verdicts]
     lines += [f"- *Caveat.* {_caveat(caveat)}" for caveat in report.caveats]
     lines.append("")
-    lines += _details(
-        "What ran on what", [f"- {f.label}: {_escaped(f.value)}" for f in facts(report)]
+    lines += details(
+        "What ran on what", [f"- {f.label}: {escaped(f.value)}" for f in facts(report)]
     )
     for ledger in report.ledgers:
-        lines += _details(f"Ledger of {ledger.phase.value}", _markdown(parts_table(ledger)))
-        lines += _details(f"Op groups of {ledger.phase.value}", _markdown(groups_table(ledger)))
+        lines += details(f"Ledger of {ledger.phase.value}", table_lines(parts_table(ledger)))
+        lines += details(f"Op groups of {ledger.phase.value}", table_lines(groups_table(ledger)))
     run = report.run
-    command = _code(" ".join(run.tool.argv))
-    lines += [f"Run {_code(run.id)}, llmprof {_code(run.tool.version)}: {command}", ""]
+    command = code(" ".join(run.tool.argv))
+    lines += [f"Run {code(run.id)}, llmprof {code(run.tool.version)}: {command}", ""]
     return "\n".join(lines)
 
 
@@ -72,33 +71,12 @@ def _summary_row(phase: PhaseMeasurement, report: Report) -> tuple[str, ...]:
 
 def _verdict(verdict: Verdict) -> str:
     reasons = "; ".join(unsaid_reasons(verdict))
-    because = f" Because: {_escaped(reasons)}." if reasons else ""
-    sentence = _escaped(one_line(verdict.sentence))
+    because = f" Because: {escaped(reasons)}." if reasons else ""
+    sentence = escaped(one_line(verdict.sentence))
     return f"- **{verdict.phase.value}: {verdict_words(verdict)}.** {sentence}{because}"
 
 
 def _caveat(caveat: Caveat) -> str:
     where = f"{caveat.phase.value}: " if caveat.phase else ""
-    remedy = f" → {_escaped(one_line(caveat.remedy))}" if caveat.remedy else ""
-    return f"{where}{_escaped(one_line(caveat.message))}{remedy}"
-
-
-def _markdown(table: Table) -> list[str]:
-    aligned = [
-        ":--" if index == 0 or index in table.prose else "--:"
-        for index in range(len(table.columns))
-    ]
-    rows = (table.columns, aligned, *(tuple(map(_escaped, row)) for row in table.rows))
-    return [f"| {' | '.join(row)} |" for row in rows]
-
-
-def _details(summary: str, lines: Sequence[str]) -> list[str]:
-    return [f"<details><summary>{summary}</summary>", "", *lines, "", "</details>", ""]
-
-
-def _code(text: str) -> str:
-    return f"`{one_line(text).replace('`', chr(39))}`"
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_SPECIAL)
+    remedy = f" → {escaped(one_line(caveat.remedy))}" if caveat.remedy else ""
+    return f"{where}{escaped(one_line(caveat.message))}{remedy}"

@@ -8,6 +8,7 @@ from llmprof.schema.generation import Generation
 NAMES = [
     "run",
     "report",
+    "comparison",
     "inspection",
     "generation",
     "ceilings",
