@@ -11,7 +11,7 @@ from llmprof.schema.cost import Phase
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.metric import Better, Metric, MetricKind, Unit
 from llmprof.schema.report import Report
-from llmprof.schema.run import CountedStep, Round, RunRecord
+from llmprof.schema.run import CountedStep, EngineDescription, Round, RunRecord
 
 TTFT: Final = "prefill.ttft_s.p50"
 TPOT: Final = "decode.tpot_s.p50"
@@ -83,18 +83,27 @@ def round_values(one: Round) -> dict[str, float]:
     return values
 
 
+def round_metric_names() -> tuple[str, ...]:
+    """What `round_values` can give."""
+    return (TTFT, TPOT, *(f"{phase.value}.step_s.p50" for phase in Phase))
+
+
 def exact_counters(record: RunRecord) -> dict[str, float]:
     """What does not vary: bytes held, and operators as torch dispatched them."""
-    engine = record.engine
-    return _known(
-        {
-            "kv_cache.bytes_per_token": engine.kv_bytes_per_token,
-            "kv_cache.reserved_bytes": engine.kv_bytes_reserved,
-            "weights.bytes": engine.weight_bytes,
-            **op_counters(record.counted),
-            PEAK_MEMORY: record.peak_memory_bytes,
-        }
-    )
+    values = {
+        **engine_counters(record.engine),
+        **op_counters(record.counted),
+        PEAK_MEMORY: record.peak_memory_bytes,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def engine_counters(engine: EngineDescription) -> dict[str, float | None]:
+    return {
+        "kv_cache.bytes_per_token": engine.kv_bytes_per_token,
+        "kv_cache.reserved_bytes": engine.kv_bytes_reserved,
+        "weights.bytes": engine.weight_bytes,
+    }
 
 
 def op_counters(counted: Sequence[CountedStep]) -> dict[str, float | None]:
@@ -112,7 +121,3 @@ def _of_last(
 ) -> float | None:
     steps = [step for step in counted if step.shape.phase is phase]
     return sum(op.calls for op in steps[-1].ops) / per(steps[-1]) if steps else None
-
-
-def _known(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None}
