@@ -18,14 +18,18 @@ Noise: TypeAlias = Callable[[np.random.Generator, int], NDArray[np.float64]]
 
 def clean(spread: float) -> Noise:
     """Each turn on its own."""
-    return lambda rng, pairs: rng.normal(0.0, spread, (pairs, 2))
+
+    def noise(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
+        return rng.normal(0.0, spread, (pairs, 2))
+
+    return noise
 
 
 def drifting(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
     """The machine grows 4 % slower over a launch, turn by turn in ABBA order, and 2 % of noise."""
     turns = np.linspace(0.0, 0.04, 2 * pairs).reshape(pairs, 2)
     swapped = (np.arange(pairs) % 2 == 1)[:, None]
-    drift = np.asarray(np.where(swapped, turns[:, ::-1], turns), dtype=np.float64)
+    drift: NDArray[np.float64] = np.where(swapped, turns[:, ::-1], turns)
     return drift + rng.normal(0.0, 0.02, (pairs, 2))
 
 

@@ -9,6 +9,7 @@ from llmprof import __version__
 from llmprof.cli.ceilings import ceilings
 from llmprof.cli.compare import compare
 from llmprof.cli.doctor import doctor
+from llmprof.cli.gate import app as gate
 from llmprof.cli.generate import generate
 from llmprof.cli.inspect import inspect
 from llmprof.cli.ls import ls
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 for command in (run, compare, inspect, generate, ceilings, quality, report, doctor, ls, schema):
     app.command()(command)
+app.add_typer(gate, name="gate")
 
 
 def _print_version(wanted: bool) -> None:

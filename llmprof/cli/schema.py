@@ -11,9 +11,11 @@ from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.comparison import Comparison
 from llmprof.schema.diagnosis import Diagnosis
+from llmprof.schema.gate_result import GateResult
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
 from llmprof.schema.listing import Listing
+from llmprof.schema.noise import NoiseFloor
 from llmprof.schema.quality import Quality
 from llmprof.schema.record import Record, Setting
 from llmprof.schema.report import Report
@@ -24,6 +26,8 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "run": RunRecord,
     "report": Report,
     "comparison": Comparison,
+    "gate": GateResult,
+    "noise": NoiseFloor,
     "inspection": Inspection,
     "generation": Generation,
     "ceilings": Ceilings,

@@ -26,7 +26,6 @@ from llmprof.schema.settings import RunConfig
 
 Reply = TypeVar("Reply", bound=Record)
 _MODULE = "llmprof.experiments.arm_worker"
-_END_WITHIN_S = 10.0
 _LONGEST_REASON = 300
 
 
@@ -69,6 +68,10 @@ class ArmProcess:
                 f"cannot start {self.plan.python}: {error.strerror}",
                 remedy="Give the path of a Python interpreter with llmprof installed",
             ) from error
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("both were asked for")
+        self._stdin, self._stdout = stdin, stdout
         return self
 
     def __exit__(
@@ -77,24 +80,19 @@ class ArmProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process.stdin is not None
+        # It holds nothing worth a farewell, and an interpreter with torch takes seconds to say it.
+        self._process.kill()
+        self._process.wait()
         with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(0.0 if error else _END_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+            self._stdin.close()
+        self._stdout.close()
         self._errors.close()
 
-    def request_open(self) -> None:
-        """Start loading; `opened` waits for it, so that both arms can load side by side."""
+    def open(self) -> ArmDescription:
+        """Load and warm up; an older version is spared the settings that nobody set."""
         settings = self.plan.config.model_dump(mode="json", exclude_unset=True)
+        settings.pop("gate", None)
         self._send({"do": "open", "settings": settings})
-
-    def opened(self) -> ArmDescription:
         description = self._receive(ArmDescription)
         if description.protocol != PROTOCOL:
             raise MeasurementFailedError(
@@ -108,21 +106,20 @@ class ArmProcess:
         self._send({"do": "turn", "seconds": seconds})
         return self._receive(Turn)
 
-    def count(self) -> ArmCounters:
-        self._send({"do": "count"})
+    def count(self, *, ops: bool) -> ArmCounters:
+        """Bytes held and the peak; `ops` runs a round more to record every operator."""
+        self._send({"do": "count", "ops": ops})
         return self._receive(ArmCounters)
 
     def _send(self, request: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(request) + "\n")
+            self._stdin.flush()
         except BrokenPipeError as error:
             raise self._ended() from error
 
     def _receive(self, kind: type[Reply]) -> Reply:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._stdout.readline()
         if not line.endswith("\n"):
             raise self._ended()
         try:

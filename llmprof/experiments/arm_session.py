@@ -89,17 +89,17 @@ class ArmSession:
             rounds.append(self._round())
         return Turn(rounds=tuple(rounds))
 
-    def count(self) -> ArmCounters:
-        """Operators of one round that is not timed, bytes held, and the peak so far."""
-        peak = peak_memory_bytes(self.environment.device)  # before the recorder adds its own
-        recorder = OpRecorder()
-        with recorder:
-            self.workload.run_round(recorder)
+    def count(self, *, ops: bool) -> ArmCounters:
+        """Bytes held, the peak so far, and with `ops` the operators of a round that is not timed."""
         values = {
             **engine_counters(self.workload.describe()),
-            **op_counters(recorder.steps()),
-            PEAK_MEMORY: peak,
+            PEAK_MEMORY: peak_memory_bytes(self.environment.device),
         }
+        if ops:
+            recorder = OpRecorder()
+            with recorder:
+                self.workload.run_round(recorder)
+            values |= op_counters(recorder.steps())
         return ArmCounters(values={name: one for name, one in values.items() if one is not None})
 
     def _round(self) -> Round:

@@ -3,10 +3,12 @@
 It ends with its input, so it never outlives the gate that started it.
 """
 
+import importlib
 import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 from llmprof.errors import LlmprofError, MeasurementFailedError
@@ -40,7 +42,7 @@ def _answer(session: Any, request: Mapping[str, Any]) -> tuple[Any, Record]:
         case "turn":
             return session, session.turn(request["seconds"])
         case "count":
-            return session, session.count()
+            return session, session.count(ops=request["ops"])
         case other:
             raise MeasurementFailedError(f"this worker cannot '{other}': it is of another version")
 
@@ -55,6 +57,8 @@ def main() -> None:
     """Keep the protocol's stream to itself: whatever else prints goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    with suppress(Exception):  # what is missing is told by the first request
+        importlib.import_module("llmprof.experiments.arm_session")  # while the other arm loads
     serve(sys.stdin, replies)
 
 

@@ -35,6 +35,8 @@ class GateArms:
     metrics: Sequence[str]
     """Timed ones that every pair must have."""
     progress: Progress
+    before_first: Callable[[ArmDescription], None] | None = None
+    """Asked with the candidate's description as soon as it is known; may raise."""
     pause: Callable[[float], None] = time.sleep
     descriptions: list[ArmDescription] = field(default_factory=list)
     """Of the first launch: baseline, candidate."""
@@ -78,15 +80,17 @@ class GateArms:
             arms = {side: stack.enter_context(ArmProcess(self.plans[side])) for side in order}
             descriptions = {}
             for side in order:  # one after the other: each sees the memory that is really left
-                arms[side].request_open()
-                descriptions[side] = arms[side].opened()
+                descriptions[side] = arms[side].open()
             self._learn([descriptions[BASELINE], descriptions[CANDIDATE]])
             yield arms[BASELINE], arms[CANDIDATE]
 
     def _learn(self, descriptions: list[ArmDescription]) -> None:
         self.num_launches += 1
         self.unsettled += sum(not one.settled for one in descriptions)
-        self.descriptions = self.descriptions or descriptions
+        if not self.descriptions:
+            self.descriptions = descriptions
+            if self.before_first is not None:
+                self.before_first(descriptions[CANDIDATE])
         for plan, known, new in zip(self.plans, self.descriptions, descriptions, strict=True):
             if known.output_sha256 != new.output_sha256:
                 raise MeasurementFailedError(
@@ -130,7 +134,7 @@ class GateArms:
 
     def _count(self, arms: Sequence[ArmProcess]) -> None:
         for arm, counters in zip(arms, self.counters, strict=True):
-            counters.append(arm.count().values)
+            counters.append(arm.count(ops=not counters).values)
 
 
 def _num_spoiled(pairs: Sequence[Pair]) -> int:

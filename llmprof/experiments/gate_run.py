@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePath
 
 from llmprof import __version__
@@ -16,9 +17,9 @@ from llmprof.experiments.arm_process import ArmPlan
 from llmprof.experiments.gate_arms import BASELINE, CANDIDATE, GateArms
 from llmprof.schema.gate_result import GateArm, GateResult, SettingsLocation
 from llmprof.schema.measurement import Caveat
-from llmprof.schema.noise import NoiseFloor
 from llmprof.schema.run import Tool
-from llmprof.schema.settings import GateSettings, RunConfig
+from llmprof.schema.settings import RunConfig
+from llmprof.store.noise_floors import find_noise_floor
 from llmprof.store.progress import Progress
 
 _NUMERICS = ("model", "weights", "kv_cache", "attention", "workload")
@@ -32,12 +33,14 @@ def run_gate(
     progress: Progress,
     argv: tuple[str, ...] = (),
     location: SettingsLocation | None = None,
+    allow_underpowered: bool = False,
     allow_other_outputs: bool = False,
 ) -> GateResult:
     """Measure both arms and judge the candidate by its own `gate` settings.
 
     Raises:
-        InputError: a metric that paired rounds have not, or arms of different work.
+        InputError: a metric that paired rounds have not, arms of different work, or a tolerance below
+            the noise floor where one was calibrated (not with `allow_underpowered`).
         MeasurementFailedError: an arm failed, or the two gave different tokens where they must not.
         LlmprofError: what loading a model raises, with the arm's name.
     """
@@ -47,7 +50,11 @@ def run_gate(
     check_metrics([rule.metric.name for rule in rules.timed])
     check_same_work(baseline.config, candidate.config)
     arms = GateArms(
-        (baseline, candidate), settings, [rule.metric.name for rule in rules.timed], progress
+        (baseline, candidate),
+        settings,
+        [rule.metric.name for rule in rules.timed],
+        progress,
+        before_first=None if allow_underpowered else partial(_check_powered, candidate.config),
     )
     verdicts, pairs = judge_pairs(rules.timed, settings.rounds, arms.measure)
     _check_outputs(arms, allow_other_outputs=allow_other_outputs)
@@ -104,12 +111,13 @@ def check_same_work(baseline: RunConfig, candidate: RunConfig) -> None:
             )
 
 
-def check_powered(settings: GateSettings, floor: NoiseFloor | None) -> None:
+def _check_powered(config: RunConfig, description: ArmDescription) -> None:
     """Raises InputError for a tolerance that this machine's noise hides, where it was calibrated."""
+    floor = find_noise_floor(description.environment.fingerprint, config)
     if floor is None:
         return
     floors = {one.name: one.paired_floor for one in floor.metrics}
-    for rule in gate_rules(settings).timed:
+    for rule in gate_rules(config.gate).timed:
         lowest = floors.get(rule.metric.name, 0.0)
         if rule.tolerance < lowest:
             raise InputError(

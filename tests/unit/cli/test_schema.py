@@ -9,6 +9,8 @@ NAMES = [
     "run",
     "report",
     "comparison",
+    "gate",
+    "noise",
     "inspection",
     "generation",
     "ceilings",
