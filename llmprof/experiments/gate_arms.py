@@ -67,6 +67,8 @@ class GateArms:
                         self.progress.note(f"a pair was spoiled: {pairs[-1].rejected}")
                         self.pause(PAUSE_S)
                 self._count(arms)
+            if _num_spoiled(pairs) > spare:
+                break
         self.progress.update(
             f"{look.value} look", len(pairs) - _num_spoiled(pairs), self.settings.rounds
         )
