@@ -30,7 +30,8 @@ def drifting(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
     turns = np.linspace(0.0, 0.04, 2 * pairs).reshape(pairs, 2)
     swapped = (np.arange(pairs) % 2 == 1)[:, None]
     drift: NDArray[np.float64] = np.where(swapped, turns[:, ::-1], turns)
-    return np.asarray(drift + rng.normal(0.0, 0.02, (pairs, 2)), dtype=np.float64)
+    drift += rng.normal(0.0, 0.02, (pairs, 2))
+    return drift
 
 
 def contaminated(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
