@@ -1,5 +1,6 @@
 """Simulated gates: the shipped rule over pairs from noise of a known kind."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -36,13 +37,13 @@ def drifting(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
 
 def contaminated(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
     """One turn in ten takes 15 % longer unnoticed, 2 % of noise."""
-    return rng.normal(0.0, 0.02, (pairs, 2)) + np.log(1.15) * (rng.random((pairs, 2)) < 0.1)
+    return rng.normal(0.0, 0.02, (pairs, 2)) + math.log(1.15) * (rng.random((pairs, 2)) < 0.1)
 
 
 def contaminated_candidate(rng: np.random.Generator, pairs: int) -> NDArray[np.float64]:
     """The same to the candidate alone: worse than any machine has a reason to be."""
     noise = rng.normal(0.0, 0.02, (pairs, 2))
-    noise[:, 1] += np.log(1.15) * (rng.random(pairs) < 0.1)
+    noise[:, 1] += math.log(1.15) * (rng.random(pairs) < 0.1)
     return noise
 
 
