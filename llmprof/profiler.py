@@ -1,60 +1,31 @@
 """The pipeline: settings in, one RunRecord out. Read this file first."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import PurePath
 
-from llmprof import __version__, units
-from llmprof.analysis.settling import has_settled, phase_medians, steady_step_s
+from llmprof import __version__
 from llmprof.architectures.source import resolve_model
-from llmprof.ceilings.live import LiveCeilings
 from llmprof.ceilings.measure import cached_ceilings
 from llmprof.engine.device import resolve_device
 from llmprof.engine.engine import Engine
-from llmprof.engine.kernels.launch import observed_calls
 from llmprof.engine.open_workload import open_workload
-from llmprof.engine.probe import Probe, wants_ops
+from llmprof.engine.probe import Probe
 from llmprof.engine.unused_settings import check_all_used
-from llmprof.engine.workload import StepUse, Workload
-from llmprof.errors import MeasurementFailedError
-from llmprof.instruments.canary import Canary
-from llmprof.instruments.clock import HostClock, device_timer
-from llmprof.instruments.contention import ContentionMeter
+from llmprof.engine.workload import Workload
 from llmprof.instruments.host_memory import host_memory
-from llmprof.instruments.nvml import NvmlSession, open_nvml
-from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
-from llmprof.instruments.own_cost import measure_own_cost
+from llmprof.instruments.peak_memory import peak_memory_bytes
 from llmprof.instruments.snapshot import resolve_threads, snapshot
-from llmprof.instruments.timelines import TRACED_ROUNDS, Timeline, TracingPass
-from llmprof.instruments.tracer import GroupTracer, StepTracer
-from llmprof.schema.ceilings import CeilingReading, Ceilings
-from llmprof.schema.cost import Phase
-from llmprof.schema.environment import Environment
-from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import (
-    Contention,
-    CountedStep,
-    OwnCost,
-    Round,
     RunRecord,
-    StepSample,
     Tool,
-    Warmup,
 )
-from llmprof.schema.settings import Pass, RunConfig
-from llmprof.schema.trace import Trace
+from llmprof.schema.settings import RunConfig
+from llmprof.session import Injection, Session
 from llmprof.store.progress import NullProgress, Progress
 from llmprof.store.runs import new_run_id
 
-MAX_WARMUP_ROUNDS = 8
-BUSY_RUN_QUEUE_FRACTION = 0.15
-
-_UNOBSERVED = nullcontext()
-
-Injection = Callable[[Probe], Probe]
-"""Wraps the observer of every round to add a known cost: the test of the ledger itself."""
+Rounds = Callable[[Session], None]
+"""The rounds of a session, in the order that its experiment wants."""
 
 
 def profile(
@@ -63,7 +34,7 @@ def profile(
     argv: tuple[str, ...] = (),
     progress: Progress | None = None,
     before_saving: Callable[[], None] | None = None,
-    rounds: "Rounds | None" = None,
+    rounds: Rounds | None = None,
 ) -> RunRecord:
     """Measure the model that `config` names, on the device that it names.
 
@@ -109,7 +80,7 @@ def measure(
     progress: Progress | None = None,
     inject: Injection | None = None,
     before_saving: Callable[[], None] | None = None,
-    rounds: "Rounds | None" = None,
+    rounds: Rounds | None = None,
 ) -> RunRecord:
     """Measure any workload: ceilings, warm-up, counting, then clean and grouped rounds in turn.
 
@@ -153,6 +124,7 @@ def measure(
         own_cost=session.own_cost(),
         output_sha256=session.output_sha256,
         phases=workload.phases,
+        peak_memory_bytes=peak_memory_bytes(device),
         caveats=tuple(session.caveats),
     )
 
@@ -163,203 +135,3 @@ def _unchanged(probe: Probe) -> Probe:
 
 def _nothing() -> None:
     pass
-
-
-@dataclass
-class Session:
-    """The rounds of one measurement, as far as they got."""
-
-    workload: Workload
-    config: RunConfig
-    environment: Environment
-    ceilings: Ceilings
-    progress: Progress
-    inject: Injection
-    before_saving: Callable[[], None]
-    rounds: list[Round] = field(default_factory=list)
-    grouped: list[Round] = field(default_factory=list)
-    counted: tuple[CountedStep, ...] = ()
-    traced: list[Round] = field(default_factory=list)
-    trace: Trace | None = None
-    warmup: Warmup = field(default_factory=lambda: Warmup(rounds=0, settled=None))
-    caveats: list[Caveat] = field(default_factory=list)
-    output_sha256: str | None = None
-    interrupted: str | None = None
-    failed: bool = False
-    busy: bool = False
-
-    def __post_init__(self) -> None:
-        self.created = datetime.now(UTC)
-        self.clock = HostClock()
-        self.origin_ns = self.clock.now_ns()
-        self.timer = device_timer(self.environment.device)
-        self.meter = ContentionMeter(self.environment.threads, canary=Canary())
-        self.nvml = open_nvml(self.environment.gpu.uuid) if self.environment.gpu else None
-        self.live = LiveCeilings(
-            self.workload.needs,
-            self.environment,
-            measured=self.ceilings,
-            skinny_formats=self.workload.needs.skinny_formats,
-        )
-
-    def warm_up(self) -> None:
-        """Run rounds until the steps of every phase have settled, or as often as the settings say."""
-        wanted = self.config.measure.warmup
-        most = MAX_WARMUP_ROUNDS if wanted == "auto" else wanted
-        history: list[dict[Phase, float]] = []
-        settled = False
-        while not settled and len(history) < most:
-            self.progress.update("warm-up", len(history), most)
-            tracer = self._step_tracer()
-            self.meter.start()
-            self._run(tracer)
-            self._tell_if_busy(self.meter.stop())
-            history.append(phase_medians(tracer.samples()))
-            settled = wanted == "auto" and has_settled(history)
-        self.warmup = Warmup(
-            rounds=len(history),
-            settled=settled if wanted == "auto" else None,
-            step_s=tuple(steady_step_s(medians) for medians in history),
-        )
-
-    def _tell_if_busy(self, contention: Contention) -> None:
-        """Warn early: spinning threads that wait for each other make a shared machine crawl."""
-        waited = contention.run_queue_fraction
-        if waited is not None and waited > BUSY_RUN_QUEUE_FRACTION and not self.busy:
-            self.busy = True
-            self.progress.note(
-                f"other processes use this machine ({units.percent(waited)} of the time this one "
-                "waits for a CPU): the run will be slow and may have no verdict; stop them, or "
-                "leave them a core with --threads"
-            )
-
-    def count(self) -> None:
-        """Record the operators of one round as torch dispatches them: never in a timed round."""
-        if Pass.COUNTING not in self.config.measure.passes:
-            return
-        self.progress.note("counting operators")
-        recorder = OpRecorder()
-        with recorder:
-            self.workload.run_round(recorder)
-        self.counted = first_and_last_of_each_phase(recorder.steps())
-
-    def measure_rounds(self) -> None:
-        """Clean and grouped rounds in turn, each between two live readings of the ceilings."""
-        total = self.config.measure.rounds
-        try:
-            reading = self._reading()
-            for index in range(total):
-                self.progress.update("rounds", index, total)
-                reading = self._clean_round(index, reading)
-                if Pass.GROUPED in self.config.measure.passes:
-                    reading = self._grouped_round(index, reading)
-            self.progress.update("rounds", total, total)
-            self._trace_rounds(reading)
-            self.before_saving()
-        except (KeyboardInterrupt, MeasurementFailedError) as stop:
-            self.before_saving()
-            if not self.rounds:
-                raise
-            self.failed = isinstance(stop, MeasurementFailedError)
-            why = f"failed ({stop})" if self.failed else "interrupted"
-            self.interrupted = f"{why} after {len(self.rounds)} of {total} rounds"
-
-    def _trace_rounds(self, reading: CeilingReading) -> None:
-        """Time every op of a few rounds, last of all: recording may leave the process slower."""
-        if Pass.TRACING not in self.config.measure.passes:
-            return
-        tracing = TracingPass(self.clock, self.timer, self.origin_ns)
-        steps = []
-        for index in range(TRACED_ROUNDS):
-            self.progress.update("tracing", index, TRACED_ROUNDS)
-            timeline = tracing.timeline()
-            round_ = self._round(index, reading, timeline, _observed(timeline))
-            self.traced.append(round_)
-            steps.append(timeline.steps())
-            reading = round_.after or reading
-        self.trace = tracing.trace(steps)
-
-    def paired_round(self, index: int, *, grouped: bool) -> None:
-        """One round between two readings of its own, in turn with those of another session."""
-        (self._grouped_round if grouped else self._clean_round)(index, self._reading())
-
-    def _clean_round(self, index: int, before: CeilingReading) -> CeilingReading:
-        round_ = self._round(index, before, self._step_tracer())
-        self.rounds.append(round_)
-        return round_.after or before
-
-    def _grouped_round(self, index: int, before: CeilingReading) -> CeilingReading:
-        tracer = GroupTracer(self.clock, self.timer, self.origin_ns)
-        round_ = self._round(index, before, tracer)
-        self.grouped.append(round_)
-        return round_.after or before
-
-    def _round(
-        self,
-        index: int,
-        before: CeilingReading,
-        tracer: StepTracer | Timeline,
-        around: AbstractContextManager[object] = _UNOBSERVED,
-    ) -> Round:
-        if isinstance(self.nvml, NvmlSession):
-            self.nvml.start()
-        self.meter.start()
-        with around:
-            self._run(tracer)
-        contention = self.meter.stop()
-        telemetry = self.nvml.read() if isinstance(self.nvml, NvmlSession) else None
-        details = self.workload.round_details()
-        return Round(
-            index=index,
-            before=before,
-            after=self._reading(),
-            steps=_with_use(tracer.samples(), details.steps),
-            contention=contention,
-            telemetry=telemetry,
-            requests=details.requests,
-            events=details.events,
-        )
-
-    def _step_tracer(self) -> StepTracer:
-        return StepTracer(self.clock, self.timer, self.origin_ns)
-
-    def _run(self, probe: Probe) -> None:
-        digest = self.workload.run_round(self.inject(probe))
-        if self.output_sha256 is None:
-            self.output_sha256 = digest
-        elif digest != self.output_sha256 and not self.caveats:
-            self.caveats.append(
-                Caveat(
-                    code="outputs-differ",
-                    message="two rounds of the same greedy workload gave different tokens",
-                    remedy="check the machine's memory and the kernels before trusting a figure",
-                )
-            )
-
-    def own_cost(self) -> OwnCost:
-        steps = [step for round_ in self.grouped for step in round_.steps]
-        return measure_own_cost(self.clock, self.timer, steps)
-
-    def _reading(self) -> CeilingReading:
-        return self.live.read((self.clock.now_ns() - self.origin_ns) / 1e9)
-
-
-@contextmanager
-def _observed(timeline: Timeline) -> Iterator[None]:
-    """While a traced round runs, and not while the ceilings are read after it."""
-    own_kernels = observed_calls(timeline) if wants_ops(timeline) else nullcontext()
-    with own_kernels, timeline:
-        yield
-
-
-Rounds = Callable[[Session], None]
-
-
-def _with_use(samples: tuple[StepSample, ...], uses: tuple[StepUse, ...]) -> tuple[StepSample, ...]:
-    """How full cache and batch were, beside each step's time."""
-    if not uses:
-        return samples
-    return tuple(
-        sample.model_copy(update={"kv": use.kv, "batch": use.batch})
-        for sample, use in zip(samples, uses, strict=True)
-    )

@@ -111,3 +111,15 @@ def age(value_s: float) -> str:
         if value_s >= unit_s:
             return f"{int(value_s // unit_s)} {unit}"
     return "0 s"
+
+
+def signed_percent(fraction: float, digits: int = 2) -> str:
+    """0.061 -> "+6.1 %"; a change of nothing is "+0 %"."""
+    sign = "-" if fraction < 0 else "+"
+    return f"{sign}{percent(abs(fraction), digits)}"
+
+
+def signed_seconds(value: float, digits: int = 3) -> str:
+    """-0.0042 -> "-4.20 ms"."""
+    sign = "-" if value < 0 else "+"
+    return f"{sign}{seconds(abs(value), digits)}"

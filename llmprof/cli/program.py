@@ -7,7 +7,9 @@ import typer
 
 from llmprof import __version__
 from llmprof.cli.ceilings import ceilings
+from llmprof.cli.compare import compare
 from llmprof.cli.doctor import doctor
+from llmprof.cli.gate import app as gate
 from llmprof.cli.generate import generate
 from llmprof.cli.inspect import inspect
 from llmprof.cli.ls import ls
@@ -38,6 +40,7 @@ app = typer.Typer(
 for command in (
     run,
     sweep,
+    compare,
     predict,
     inspect,
     generate,
@@ -50,6 +53,7 @@ for command in (
     schema,
 ):
     app.command()(command)
+app.add_typer(gate, name="gate")
 
 
 def _print_version(wanted: bool) -> None:

@@ -61,7 +61,7 @@ def report(
     outputs = [Path(path) for path in output or []]
     wanted = _stdout_format(format, json=json)
     _check(outputs, wanted, num_runs=len(runs), force=force)
-    with _damage_explained(runs):
+    with damage_explained(runs):
         reports = _judged(runs)
         if ops:
             _require_ops(reports)
@@ -104,7 +104,7 @@ def _judged(runs: Sequence[str]) -> "tuple[Report, ...]":
 
 
 @contextmanager
-def _damage_explained(runs: Sequence[str]) -> Iterator[None]:
+def damage_explained(runs: Sequence[str]) -> Iterator[None]:
     """A file may fit the schema and hold numbers that no measurement gives.
 
     Raises:

@@ -9,12 +9,15 @@ from pydantic.json_schema import JsonSchemaMode
 
 from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.comparison import Comparison
 from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.diagnosis import Diagnosis
+from llmprof.schema.gate_result import GateResult
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
 from llmprof.schema.listing import Listing
 from llmprof.schema.ncu import NcuComparison
+from llmprof.schema.noise import NoiseFloor
 from llmprof.schema.prediction import Prediction
 from llmprof.schema.quality import Quality
 from llmprof.schema.record import Record, Setting
@@ -26,6 +29,9 @@ from llmprof.schema.sweep import Sweep
 DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "run": RunRecord,
     "report": Report,
+    "comparison": Comparison,
+    "gate": GateResult,
+    "noise": NoiseFloor,
     "inspection": Inspection,
     "generation": Generation,
     "ceilings": Ceilings,

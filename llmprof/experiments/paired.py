@@ -7,10 +7,11 @@ import torch
 
 from llmprof.engine.engine_workload import EngineWorkload
 from llmprof.instruments.snapshot import resolve_threads
-from llmprof.profiler import Session, profile
+from llmprof.profiler import profile
 from llmprof.schema.confirmation import OutputComparison
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import Pass, RunConfig
+from llmprof.session import Session
 from llmprof.store.progress import NullProgress, Progress
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from llmprof.analysis.op_roof import last_level_cache_bytes, link_time_s
 from llmprof.analysis.rates import Rates
 from llmprof.architectures.source import ModelSource
+from llmprof.costs.fixed_work import step_shapes
 from llmprof.costs.step import step_cost
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.capabilities import serves_requests
 from llmprof.engine.dtypes import compute_dtype
-from llmprof.engine.engine_workload import step_shapes
 from llmprof.engine.request_trace import make_trace
 from llmprof.engine.serving_memory import cost_options_on_paper
 from llmprof.errors import LlmprofError

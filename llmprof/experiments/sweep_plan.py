@@ -22,7 +22,7 @@ from llmprof.schema.run import Tool
 from llmprof.schema.settings import GridValue, RunConfig, SweepSettings
 from llmprof.schema.sweep import CellStatus, Sweep, SweepAxis, SweepCell
 from llmprof.store.progress import Progress
-from llmprof.store.settings_file import changed_settings
+from llmprof.store.settings_file import settings_with_values
 from llmprof.store.sweeps import load_sweep, sweep_id
 
 MAX_CELLS: Final = 2000
@@ -54,7 +54,7 @@ def plan_sweep(
     axes = tuple(SweepAxis(key=key, values=values) for key, values in config.sweep.grid.items())
     changes = tuple(_changes(axes))
     base = config.model_copy(update={"sweep": SweepSettings()})
-    configs = tuple(changed_settings(base, one, place=_place(one)) for one in changes)
+    configs = tuple(settings_with_values(base, one, place=_place(one)) for one in changes)
     sources = {one.model: _source(one) for one in configs}
     device = resolve_device(config.device)
     environment = snapshot(device, resolve_threads(config.execution.threads))

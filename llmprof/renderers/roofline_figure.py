@@ -27,6 +27,7 @@ from llmprof.schema.report import Report, Roof, RooflinePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _PLOT_IN = (6.15, 3.65)
 _LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN, _PROVENANCE_IN = 0.9, 0.15, 0.08, 0.45, 0.35
@@ -49,33 +50,39 @@ def roofline_figure(report: Report, kind: str, *, provenance: bool = True) -> by
     will stand alone.
     """
     with styled():
-        from matplotlib.figure import Figure
-
-        bottom_in = _BOTTOM_IN + (_PROVENANCE_IN if provenance else 0.0)
-        wide_in = _LEFT_IN + _PLOT_IN[0] + _RIGHT_IN
-        high_in = bottom_in + _PLOT_IN[1] + _TOP_IN
-        figure = Figure(figsize=(wide_in, high_in))
-        axes = figure.add_axes(
-            (
-                _LEFT_IN / wide_in,
-                bottom_in / high_in,
-                _PLOT_IN[0] / wide_in,
-                _PLOT_IN[1] / high_in,
-            )
-        )
+        figure, axes = empty_plot(_PROVENANCE_IN if provenance else 0.0)
         points = placeable(report.points)
         window = window_around(report.roof, points, report.datasheet)
-        _prepare(axes, window)
+        prepare_axes(axes, window)
         if report.roof:
-            _draw_roof(axes, report.roof, window)
+            draw_roof(axes, report.roof, window)
             draw_datasheet(axes, report, window)
         for point in points:
-            _draw_point(axes, point)
+            draw_point(axes, point)
         _draw_labels(axes, points, window)
         _say_what_is_missing(axes, report, points)
         if provenance:
             figure.text(0.01, 0.012, _provenance(report), color=MUTED, size=6.5)
         return figure_bytes(figure, kind)
+
+
+def empty_plot(below_in: float = 0.0) -> "tuple[Figure, Axes]":
+    """Axes of the size that labels along the roof need, with `below_in` inches under them."""
+    from matplotlib.figure import Figure
+
+    bottom_in = _BOTTOM_IN + below_in
+    wide_in = _LEFT_IN + _PLOT_IN[0] + _RIGHT_IN
+    high_in = bottom_in + _PLOT_IN[1] + _TOP_IN
+    figure = Figure(figsize=(wide_in, high_in))
+    axes = figure.add_axes(
+        (
+            _LEFT_IN / wide_in,
+            bottom_in / high_in,
+            _PLOT_IN[0] / wide_in,
+            _PLOT_IN[1] / high_in,
+        )
+    )
+    return figure, axes
 
 
 def _slope_degrees(window: LogWindow) -> float:
@@ -84,7 +91,7 @@ def _slope_degrees(window: LogWindow) -> float:
     return math.degrees(math.atan2(high_in / window.decades_up, wide_in / window.decades_across))
 
 
-def _prepare(axes: "Axes", window: LogWindow) -> None:
+def prepare_axes(axes: "Axes", window: LogWindow) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(window.low_intensity, window.high_intensity)
@@ -98,7 +105,7 @@ def _prepare(axes: "Axes", window: LogWindow) -> None:
     axes.set_xlabel("arithmetic intensity (FLOP/byte)", size=8.5, labelpad=2)
 
 
-def _draw_roof(axes: "Axes", roof: Roof, window: LogWindow) -> None:
+def draw_roof(axes: "Axes", roof: Roof, window: LogWindow) -> None:
     read, matmul = roof.read_bytes_per_s, roof.matmul_flops_per_s
     xs = [window.low_intensity, roof.ridge_flops_per_byte, window.high_intensity]
     grid = [xs[0] * (xs[2] / xs[0]) ** (step / 60) for step in range(61)]
@@ -151,7 +158,7 @@ def _along_slope(
     )
 
 
-def _draw_point(axes: "Axes", point: RooflinePoint) -> None:
+def draw_point(axes: "Axes", point: RooflinePoint) -> None:
     color, rate = PHASE_COLORS[point.phase], point.achieved_flops_per_s
     whole = is_whole_phase(point)
     x = point.intensity_flops_per_byte

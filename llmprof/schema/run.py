@@ -270,6 +270,9 @@ class RunRecord(Record):
     output_sha256: str | None
     """Hash over the output ids of the first round; every round must give the same."""
     phases: tuple[Phase, ...]
+    peak_memory_bytes: NonNegativeInt | None = None
+    """The most that was held at once: what torch allocated on a GPU, else the process's resident
+    set, loading included; null where the system does not tell."""
     caveats: tuple[Caveat, ...] = ()
     interventions: tuple[Intervention, ...] = ()
     """Made where `measure.confirm` asks for them."""

@@ -192,18 +192,36 @@ class MeasureSettings(Setting):
 
 class GateMetric(Setting):
     name: str
-    tolerance: PositiveFloat
+    tolerance: Annotated[float, Field(ge=0, le=100)]
+    """Relative: 0.05 allows 5 % more; 0 only for what is counted."""
 
 
 class GateBudget(Setting):
+    """An absolute limit of `llmprof gate check`, in the metric's unit."""
+
     name: str
-    max: float
+    max: float | None = None
+    min: float | None = None
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Self:
+        if self.max is None and self.min is None:
+            raise ValueError(f"gate.budgets: {self.name} has neither max nor min")
+        return self
 
 
 class GateSettings(Setting):
-    tolerance: PositiveFloat = 0.05
+    tolerance: Annotated[float, Field(gt=0, le=100)] = 0.05
+    """Relative, of every timed metric."""
     metrics: tuple[GateMetric, ...] = ()
+    """Empty for time to the first token, time per output token, every exact count and the peak."""
     budgets: tuple[GateBudget, ...] = ()
+    rounds: Annotated[int, Field(ge=7, le=1000)] = 12
+    """Pairs of a look; fewer than 7 show nothing at the level of the gate."""
+    launches: Annotated[int, Field(ge=2, le=100)] = 2
+    """Times that both arms are started anew for the pairs of a look."""
+    seconds_per_turn: Annotated[float, Field(gt=0, le=3600)] = 0.5
+    """Least time of an arm's turn: rounds are repeated, and their median counts."""
     on_inconclusive: Literal["warn", "fail"] = "warn"
 
 

@@ -16,7 +16,7 @@ from llmprof.store.grid import axis_values, parse_axis
 from llmprof.store.key_path import KeyPath, dotted
 from llmprof.store.setting_keys import is_group
 from llmprof.store.settings_errors import first_error, nearest_place
-from llmprof.store.yaml_tree import Value, parse_yaml, read_yaml
+from llmprof.store.yaml_tree import Value, YamlTree, parse_yaml, read_yaml, read_yaml_text
 
 SUFFIXES: Final = (".yaml", ".yml")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -59,7 +59,7 @@ def load_settings(
     return layers.validated()
 
 
-def changed_settings(
+def settings_with_values(
     config: RunConfig, changes: Mapping[str, GridValue], *, place: str
 ) -> RunConfig:
     """`config` with other values for some dotted keys, checked like a file; `place` set them.
@@ -85,6 +85,25 @@ def changed_settings(base: RunConfig, sets: Sequence[str]) -> RunConfig:
     return layers.validated()
 
 
+def load_settings_text(text: str, name: str, sets: Sequence[str]) -> RunConfig:
+    """As `load_settings`, from the text of a settings file; `name` stands before its lines."""
+    layers = _Layers()
+    layers.add_parsed(read_yaml_text(text, name), name)
+    for one in sets:
+        layers.add_set(one)
+    return layers.validated()
+
+
+def setting_line(path: Path, *keys: str) -> int:
+    """Line of the first of these dotted keys that the file sets; 1 where it sets none."""
+    lines = read_yaml(path).lines
+    return next((lines[key] for key in map(_path, keys) if key in lines), 1)
+
+
+def _path(key: str) -> KeyPath:
+    return tuple(key.split("."))
+
+
 @dataclass(slots=True)
 class _Layers:
     """Settings so far, and where each came from; a later layer replaces an earlier one."""
@@ -93,7 +112,9 @@ class _Layers:
     places: dict[KeyPath, str] = field(default_factory=dict)
 
     def add_file(self, path: Path) -> None:
-        parsed = read_yaml(path)
+        self.add_parsed(read_yaml(path), str(path))
+
+    def add_parsed(self, parsed: YamlTree, path: str) -> None:
         if not isinstance(parsed.value, dict):
             found = "is empty" if parsed.value is None else "is not a mapping of keys to values"
             raise InputError(f"{path}: {found}", remedy="Write at least 'model: NAME'")

@@ -45,6 +45,11 @@ def read_yaml(path: Path) -> YamlTree:
     return _parse(_read_text(path), _Source(str(path), numbered=True))
 
 
+def read_yaml_text(text: str, name: str) -> YamlTree:
+    """Parse the text of a file that was read elsewhere; `name` stands before its lines."""
+    return _parse(text, _Source(name, numbered=True))
+
+
 def parse_yaml(text: str, *, where: str) -> YamlTree:
     """Parse a single value that came from `where`, an option of the command line."""
     return _parse(text, _Source(where, numbered=False))

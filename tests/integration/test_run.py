@@ -287,7 +287,7 @@ def test_an_interrupt_after_the_last_round_loses_nothing(
         os.kill(os.getpid(), signal.SIGINT)
         return measure_own_cost(*arguments)
 
-    monkeypatch.setattr("llmprof.profiler.measure_own_cost", interrupted)
+    monkeypatch.setattr("llmprof.session.measure_own_cost", interrupted)
     arguments = ["run", tiny, "--quiet", "--threads", "1", "--rounds", "2"]
     arguments += ["--prompt-tokens", "8", "--output-tokens", "4", "--set", "measure.warmup=0"]
     assert execute(arguments) == 130

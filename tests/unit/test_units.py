@@ -130,6 +130,11 @@ def test_binary_sizes(value: float, text: str) -> None:
         (units.percent(-0.031), "-3.1 %"),
         (units.percent(0.0996), "10 %"),
         (units.ratio(2.0), "2.00 x"),
+        (units.signed_percent(0.061), "+6.1 %"),
+        (units.signed_percent(-0.52), "-52 %"),
+        (units.signed_percent(0.0), "+0 %"),
+        (units.signed_seconds(-0.0042), "-4.20 ms"),
+        (units.signed_seconds(3e-6), "+3.00 µs"),
     ],
 )
 def test_the_other_views(text: str, expected: str) -> None:

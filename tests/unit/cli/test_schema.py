@@ -8,6 +8,9 @@ from llmprof.schema.generation import Generation
 NAMES = [
     "run",
     "report",
+    "comparison",
+    "gate",
+    "noise",
     "inspection",
     "generation",
     "ceilings",

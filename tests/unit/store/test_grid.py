@@ -5,7 +5,7 @@ import pytest
 from llmprof.errors import InputError
 from llmprof.schema.settings import GridValue
 from llmprof.store.grid import axis_values, parse_axis
-from llmprof.store.settings_file import changed_settings, load_settings
+from llmprof.store.settings_file import load_settings, settings_with_values
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,10 @@ def test_a_key_given_twice_is_refused() -> None:
 
 def test_changed_settings_are_checked_like_a_file() -> None:
     config = load_settings("m", {}, ["workload.prompt_tokens=64"])
-    changed = changed_settings(config, {"workload.batch": 4, "kv_cache.layout": "none"}, place="g")
+    changed = settings_with_values(
+        config, {"workload.batch": 4, "kv_cache.layout": "none"}, place="g"
+    )
     assert (changed.workload.batch, changed.workload.prompt_tokens) == (4, 64)
     assert changed.kv_cache.layout == "none"
     with pytest.raises(InputError, match=r"^g: workload.batch is 'x'"):
-        changed_settings(config, {"workload.batch": "x"}, place="g")
+        settings_with_values(config, {"workload.batch": "x"}, place="g")

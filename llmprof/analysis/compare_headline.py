@@ -1,0 +1,52 @@
+"""One sentence that a reader may quote: how much, whether it is shown, and where it lies."""
+
+from collections.abc import Sequence
+
+from llmprof import units
+from llmprof.analysis.metrics import TPOT, TTFT
+from llmprof.schema.comparison import Basis, Change, MetricChange, PartChange
+from llmprof.schema.cost import Phase
+
+_FIRST = (TPOT, "decode.step_s.p50", TTFT, "prefill.step_s.p50", "mixed.step_s.p50")
+
+
+def headline(metrics: Sequence[MetricChange], parts: Sequence[PartChange]) -> str:
+    """About the first metric of decode, else of prefill, that both sides have."""
+    by_name = {change.metric.name: change for change in metrics if change.ratio is not None}
+    told = next((by_name[name] for name in _FIRST if name in by_name), None)
+    if told is None:
+        return "The two runs have no metric in common."
+    return f"{_amount(told)}{_where(told, parts)}. {_shown(told)}."
+
+
+def _amount(change: MetricChange) -> str:
+    assert change.baseline is not None
+    assert change.candidate is not None
+    assert change.ratio is not None
+    return (
+        f"{change.metric.name} goes from {units.seconds(change.baseline.point)} to "
+        f"{units.seconds(change.candidate.point)} ({units.signed_percent(change.ratio.point - 1)})"
+    )
+
+
+def _where(change: MetricChange, parts: Sequence[PartChange]) -> str:
+    """The part that moved most in the direction of the whole."""
+    assert change.ratio is not None
+    phase = Phase(change.metric.name.partition(".")[0])
+    sign = 1 if change.ratio.point > 1 else -1
+    own = [part for part in parts if part.phase is phase]
+    largest = max(own, key=lambda part: sign * part.difference_s.point, default=None)
+    if largest is None or sign * largest.difference_s.point <= 0:
+        return ""
+    name = largest.part.value.replace("_", " ")
+    return f", most of it {name}: {units.signed_seconds(largest.difference_s.point)}"
+
+
+def _shown(change: MetricChange) -> str:
+    if change.basis is Basis.ONE_LAUNCH:
+        floor = change.noise_floor
+        known = f"; launches differ by {units.percent(floor)} here" if floor else ""
+        return f"Too few launches: no significance is claimed{known}"
+    if change.change is Change.NOT_SHOWN:
+        return "No difference is shown"
+    return f"The difference is shown (p = {units.significant(change.p_value or 0.0, 2)})"

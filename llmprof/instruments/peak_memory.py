@@ -1,0 +1,23 @@
+"""The most memory that this process held at once."""
+
+import re
+from pathlib import Path
+
+_HIGH_WATER = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+
+
+def peak_memory_bytes(device: str, root: Path = Path("/")) -> int | None:
+    """Of a GPU what torch allocated there; of the CPU the resident set, loading included.
+
+    None where the system does not tell (VmHWM of Linux is read).
+    """
+    if device.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        status = (root / "proc/self/status").read_text()
+    except OSError:
+        return None
+    match = _HIGH_WATER.search(status)
+    return 1024 * int(match[1]) if match else None

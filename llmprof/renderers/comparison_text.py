@@ -1,0 +1,104 @@
+"""A comparison on one screen of a terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from llmprof import units
+from llmprof.renderers.comparison_tables import (
+    outputs_text,
+    parts_tables,
+    settings_table,
+    short_metrics_table,
+    stamps,
+)
+from llmprof.renderers.tables import Table
+from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.wording import is_whole_phase, one_line
+from llmprof.schema.comparison import Basis, ComparedSide, Comparison
+
+_STYLES = {"better": "green", "worse": "red", "~": "dim", "=": "dim"}
+MOST_CAVEATS = 3
+
+
+def render_comparison(comparison: Comparison, console: Console) -> None:
+    """Print who is compared, the metrics, where the difference lies, and what to doubt."""
+    for line in wrap_all(list(_header(comparison)), console.width):
+        console.print(line)
+    console.print(_table(settings_table(comparison)) if comparison.settings else "")
+    console.print(_table(short_metrics_table(comparison)))
+    for table in parts_tables(comparison):
+        console.print(Text(f"\n{table.caption}", "bold"))
+        console.print(_table(table))
+    for line in wrap_all([Text(), *_footer(comparison)], console.width):
+        console.print(line)
+
+
+def _header(comparison: Comparison) -> Iterator[Text]:
+    yield Text.assemble(("llmprof compare ", "dim"), (one_line(comparison.baseline.model), "bold"))
+    for stamp in stamps(comparison):
+        yield Text(stamp, "bold yellow")
+    yield _side(comparison.baseline)
+    yield _side(comparison.candidate)
+    yield Text(one_line(comparison.headline), "italic")
+
+
+def _side(side: ComparedSide) -> Text:
+    launches = "" if len(side.run_ids) == 1 else f" and {len(side.run_ids) - 1} more launches"
+    weights = f"{one_line(side.weights)} {units.byte_count(side.weight_bytes)}"
+    return Text(f"{side.label:<10} {one_line(side.run_ids[0])}{launches} · weights {weights}")
+
+
+def _table(table: Table) -> RichTable:
+    shown = RichTable(box=None, pad_edge=False, header_style="dim")
+    for index, column in enumerate(table.columns):
+        number = index > 0 and index not in table.prose
+        shown.add_column(column, justify="right" if number else "left", no_wrap=index == 0)
+    for row in table.rows:
+        shown.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+    return shown
+
+
+def _footer(comparison: Comparison) -> Iterator[Text]:
+    for line in _moves(comparison):
+        yield Text(line)
+    yield Text(_note(comparison), "dim")
+    yield Text(f"Outputs: {outputs_text(comparison)}.", "dim")
+    for caveat in comparison.caveats[:MOST_CAVEATS]:
+        yield Text(f"! {one_line(caveat.message)}", "yellow")
+    more = comparison.caveats[MOST_CAVEATS:]
+    if more:
+        codes = ", ".join(dict.fromkeys(one_line(caveat.code) for caveat in more))
+        yield Text(f"! {len(more)} more: {codes}", "yellow")
+
+
+def _note(comparison: Comparison) -> str:
+    """What stands behind the marks."""
+    if any(change.basis is Basis.ONE_LAUNCH and change.ratio for change in comparison.metrics):
+        floors = [change.noise_floor for change in comparison.metrics if change.noise_floor]
+        known = ""
+        if floors:
+            known = f"; launches of the same code differ by up to {units.percent(max(floors))} here"
+        return (
+            "~ no difference is shown: it takes four launches a side; the intervals hold the rounds "
+            f"of these processes alone{known}."
+        )
+    return "~ no difference is shown."
+
+
+def _moves(comparison: Comparison) -> Iterator[str]:
+    """How each phase moved on the roofline."""
+    after = {point.label: point for point in comparison.candidate.points}
+    for point in comparison.baseline.points:
+        other = after.get(point.label)
+        if other is None or not is_whole_phase(point):
+            continue
+        intensity = [units.significant(one.intensity_flops_per_byte) for one in (point, other)]
+        rate = [units.flops_per_s(one.achieved_flops_per_s.point) for one in (point, other)]
+        roof = [units.percent(one.roof_fraction.point) for one in (point, other)]
+        yield (
+            f"{point.label}: {intensity[0]} → {intensity[1]} FLOP/byte, {rate[0]} → {rate[1]}, "
+            f"{roof[0]} → {roof[1]} of its roof"
+        )

@@ -1,0 +1,105 @@
+"""Two runs side by side: the document that renderers of a comparison read, and nothing else."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from llmprof.schema.cost import Phase
+from llmprof.schema.ledger import Part
+from llmprof.schema.measurement import Caveat, Estimate
+from llmprof.schema.metric import Metric
+from llmprof.schema.record import Record
+from llmprof.schema.report import Roof, RooflinePoint
+
+
+class Change(StrEnum):
+    """What is shown about a metric."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUAL = "equal"
+    """An exact count that did not change."""
+    NOT_SHOWN = "not_shown"
+    """No difference is shown: it may be none, or too small for these runs to tell."""
+
+
+class Basis(StrEnum):
+    """What a statement about a difference rests on."""
+
+    EXACT = "exact"
+    PAIRED = "paired"
+    """Rounds of both arms in turn; exact signed-rank test."""
+    LAUNCHES = "launches"
+    """Medians of at least four launches a side; exact Mann-Whitney test."""
+    ONE_LAUNCH = "one_launch"
+    """Fewer: two processes differ by more than their rounds tell, and nothing is claimed."""
+
+
+class MetricChange(Record):
+    """One metric on both sides; a side is null where it has no such thing."""
+
+    metric: Metric
+    baseline: Estimate | None
+    candidate: Estimate | None
+    ratio: Estimate | None
+    """Candidate over baseline. Of a `one_launch` basis the interval holds what the rounds of these
+    two processes leave open, and not how far two processes of the same code differ."""
+    basis: Basis
+    p_value: float | None = None
+    """Two-sided; null where nothing is tested."""
+    change: Change
+    noise_floor: float | None = None
+    """Relative difference below which two launches of the same code lie, as calibrated here."""
+
+
+class PartChange(Record):
+    """A part of the ledger on both sides."""
+
+    phase: Phase
+    part: Part
+    baseline_s: Estimate | None
+    candidate_s: Estimate | None
+    difference_s: Estimate
+    """Candidate minus baseline; the interval is the sum of both, so it is wide rather than narrow.
+    A part that one side does not have counts as zero there."""
+
+
+class SettingChange(Record):
+    key: str
+    baseline: str
+    candidate: str
+
+
+class ComparedSide(Record):
+    """What one side ran. Of several launches the first stands for all, but for the metrics."""
+
+    label: str
+    run_ids: tuple[str, ...]
+    created: datetime
+    model: str
+    device: str
+    threads: PositiveInt
+    weights: str
+    """As they lie in memory: `bf16 257 MiB` is told by dtype and bytes."""
+    weight_bytes: int
+    output_sha256: str | None
+    roof: Roof | None
+    points: tuple[RooflinePoint, ...]
+
+
+class Comparison(Record):
+    schema_: Literal["llmprof.comparison/1"] = Field(default="llmprof.comparison/1", alias="schema")
+    baseline: ComparedSide
+    candidate: ComparedSide
+    not_comparable: tuple[str, ...]
+    """Why the two should not be compared, where that was forced; empty for a fair comparison."""
+    settings: tuple[SettingChange, ...]
+    """What was set differently."""
+    same_outputs: bool | None
+    """Whether both gave the same tokens; null where a side has no hash of them."""
+    metrics: tuple[MetricChange, ...]
+    parts: tuple[PartChange, ...]
+    caveats: tuple[Caveat, ...]
+    headline: str

@@ -1,0 +1,55 @@
+"""A gate's worker in a real process: what it answers, and what becomes of its failures."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from llmprof.analysis.metrics import TPOT, round_values
+from llmprof.errors import InputError, MeasurementFailedError
+from llmprof.experiments.arm_process import ArmPlan, ArmProcess
+from llmprof.schema.settings import RunConfig
+from tests.tiny_decoders import LLAMA, write_decoder
+
+
+def a_plan(model: str, **groups: object) -> ArmPlan:
+    settings = {
+        "model": model,
+        "weights": {"dtype": "fp32"},
+        "execution": {"threads": 1},
+        "workload": {"prompt_tokens": 8, "output_tokens": 4},
+    }
+    return ArmPlan("candidate", RunConfig.model_validate(settings | groups))
+
+
+def test_a_worker_loads_takes_turns_counts_and_dies(tmp_path: Path) -> None:
+    with ArmProcess(a_plan(str(write_decoder(tmp_path / "tiny", LLAMA)))) as arm:
+        description = arm.open()
+        assert description.model is not None
+        assert description.model.num_hidden_layers == 2
+        assert description.output_sha256 is not None
+        rounds = [one for _ in range(2) for one in arm.turn(0.0).rounds]
+        assert [one.index for one in rounds] == [rounds[0].index, rounds[0].index + 1]
+        assert round_values(rounds[0])[TPOT] > 0
+        counters = arm.count(ops=True).values
+        assert counters["decode.ops_per_token"] > 0
+        assert counters["weights.bytes"] == description.engine.weight_bytes
+        os.kill(arm._process.pid, signal.SIGKILL)
+        with pytest.raises(MeasurementFailedError, match="candidate: its process was killed by"):
+            arm.turn(0.0)
+
+
+def test_an_error_of_the_arm_keeps_its_class_and_names_the_arm() -> None:
+    with (
+        ArmProcess(a_plan("no-such-model-anywhere")) as arm,
+        pytest.raises(InputError, match=r"^candidate: ") as caught,
+    ):
+        arm.open()
+    assert caught.value.remedy is not None
+
+
+def test_an_interpreter_that_is_none() -> None:
+    plan = ArmPlan("baseline", a_plan("m").config, python="/no/such/python")
+    with pytest.raises(InputError, match="cannot start /no/such/python"), ArmProcess(plan):
+        pass
