@@ -93,12 +93,12 @@ def _header(report: Report, width: int) -> list[Text]:
     title = Text.assemble(("llmprof ", "dim"), (model.value, "bold"))
     for stamp in stamps(report):
         title.append(f" · {stamp}", "bold yellow")
+    if report.own_cost:
+        title.append(f" · own cost {units.percent(report.own_cost.clean_fraction)}", "dim")
     lines = [title]
     lines.append(Text(f"weights {weights.value} · KV {kv.value}"))
     lines.append(Text(f"{workload.value} · {execution.value}"))
-    own = report.own_cost
-    cost = f" · own cost {units.percent(own.clean_fraction)}" if own else ""
-    lines.append(Text(f"{device.value} · {rounds_fact(report)}{cost}"))
+    lines.append(Text(f"{device.value} · {rounds_fact(report)}"))
     lines.append(Text(one_line(report.headline), "italic"))
     return wrap_all(lines, width)
 
