@@ -1,6 +1,6 @@
 """What really ran: kernels, dtypes and bytes of an engine, for the run file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.step import step_cost
@@ -42,7 +42,7 @@ def describe_engine(
     """Kernels by role for the steps that ran; how full the cache was the workload knows."""
     return EngineDescription(
         name="llmprof reference engine",
-        kernels={**_kernels(engine, shapes, cache), "sampling": sampling_kernel},
+        kernels={**_kernels(engine, tuple(shapes), cache), "sampling": sampling_kernel},
         compute_dtype=engine.dtype.name,
         kv_dtype=engine.kv_dtype,
         kv_bytes_reserved=cache.bytes_reserved,
@@ -56,7 +56,7 @@ def describe_engine(
     )
 
 
-def _kernels(engine: Engine, shapes: Iterable[StepShape], cache: KvCache) -> dict[str, str]:
+def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dict[str, str]:
     """One entry per role; projections of prefill and decode may differ, by their rows."""
     kernels = {}
     projection, head = engine.decoder.layers[0].qkv, engine.decoder.head
@@ -70,10 +70,30 @@ def _kernels(engine: Engine, shapes: Iterable[StepShape], cache: KvCache) -> dic
         kernels["kv_append"] = cache.append_kernel
     if attention.decode_kernel is not None and isinstance(cache, KvPool):
         kernels["attention.decode"] = attention.decode_kernel.name
+    kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
     for role, module in (("norm", norm), ("rope", rope), ("activation", activation)):
         kernels[role] = module.kernel_name(engine.device)
     return kernels
+
+
+def _prefill_attention(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:
+    """The kernel for prompts, if one of ours ran."""
+    kernel, model = engine.decoder.attention.prefill_kernel, engine.model
+    if kernel is None:
+        return {}
+    group = model.num_attention_heads // model.num_key_value_heads
+    ran = any(
+        kernel.fits(
+            dtype=engine.dtype.torch,
+            group=group,
+            head_dim=model.head_dim,
+            new_tokens=sequence.new_tokens,
+        )
+        for shape in shapes
+        for sequence in shape.sequences
+    )
+    return {"attention.prefill": kernel.name} if ran else {}
 
 
 def ceiling_needs(engine: Engine, config: RunConfig, steady: StepShape) -> CeilingNeeds:

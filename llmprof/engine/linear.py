@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.dtypes import DTYPE_NAMES
+from llmprof.engine.kernels.matmul import matmul, matmul_fits
 from llmprof.engine.kernels.matvec import matvec, most_rows
 from llmprof.engine.kernels.unpack import unpack_rows_
 from llmprof.engine.quantization.packed_weight import PackedWeight
@@ -40,7 +41,7 @@ class Linear:
             return self._few_rows(x)
         if isinstance(self.weight, PackedWeight):
             return _unpacked_product(x, self.weight, self.bias)
-        return functional.linear(x, self.weight, self.bias)
+        return _many_rows(x, self.weight, self.bias)
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         """Rows of W by number: the weight as an embedding table.
@@ -71,7 +72,9 @@ class Linear:
 
     def kernel_name(self, rows: int) -> str:
         """The kernel that multiplies so many rows."""
-        return _name(self.format, is_ours=rows <= self.few_rows)
+        if rows <= self.few_rows:
+            return _few_rows_name(self.format)
+        return _many_rows_name(self.format, self.shape, self.weight.device.type, rows)
 
     def _few_rows(self, x: torch.Tensor) -> torch.Tensor:
         weight = self.weight
@@ -86,18 +89,31 @@ class Linear:
 def kernel_name(rows: int, device: str, weights: WeightFormat | None = None) -> str:
     """The kernel that multiplies so many rows by a weight of usual size; bf16 unless told otherwise."""
     weights = weights or WeightFormat("bf16")
-    if torch.device(device).type != "cpu":
-        return _name(weights, is_ours=False)
+    kind = torch.device(device).type
     activations = "bf16" if weights.packed else weights.number
-    return _name(weights, is_ours=rows <= most_rows(weights, _USUAL_SHAPE, activations))
+    if kind == "cpu" and rows <= most_rows(weights, _USUAL_SHAPE, activations):
+        return _few_rows_name(weights)
+    return _many_rows_name(weights, _USUAL_SHAPE, kind, rows)
 
 
-def _name(weights: WeightFormat, *, is_ours: bool) -> str:
-    if is_ours:
-        return f"llmprof::matvec on {weights.name}"
+def _few_rows_name(weights: WeightFormat) -> str:
+    return f"llmprof::matvec on {weights.name}"
+
+
+def _many_rows_name(
+    weights: WeightFormat, shape: tuple[int, int], device_type: str, rows: int
+) -> str:
     if weights.packed:
         return f"llmprof::unpack_rows_ on {weights.name}, torch.nn.functional.linear"
-    return "torch.nn.functional.linear"
+    ours = device_type == "cpu" and weights.number == "bf16" and matmul_fits(shape, rows)
+    return f"llmprof::matmul on {weights.name}" if ours else "torch.nn.functional.linear"
+
+
+def _many_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    on_cpu = x.is_cpu and x.dtype is torch.bfloat16 and weight.is_contiguous()
+    if on_cpu and matmul_fits((weight.shape[0], weight.shape[1]), x.shape[0]):
+        return matmul(x, weight, bias)
+    return functional.linear(x, weight, bias)
 
 
 def _dtype_name(weight: torch.Tensor | PackedWeight) -> str:

@@ -109,6 +109,11 @@ def _varlen_attention_out(_out: torch.Tensor, *args: Any, **kwargs: Any) -> int:
     return _varlen_attention(*args, **kwargs)
 
 
+def _prefill_attention(query: torch.Tensor, keys: torch.Tensor, *_: Any, **__: Any) -> int:
+    """Full rectangle of query [rows, heads, head_dim] and keys [sequences, kv_heads, tokens, head_dim]."""
+    return 4 * query.numel() * keys.shape[2]
+
+
 def _added_matrix_product(
     _added: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any
 ) -> int:
@@ -132,7 +137,9 @@ _VARLEN: Mapping[str, Formula] = {
 
 _KERNELS: Mapping[str, Formula] = {
     "matvec": _packed_matrix_product,
+    "matmul": _linear,
     "decode_attention": _decode_attention,
+    "prefill_attention": _prefill_attention,
 }
 """Operators of the engine's own kernels, there once the engine has been imported."""
 

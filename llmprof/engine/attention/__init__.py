@@ -3,12 +3,14 @@
 from llmprof.engine.attention.base import Attention, DecodeKernel
 from llmprof.engine.attention.flash import FlashAttention
 from llmprof.engine.attention.kinds import make_attention
+from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.attention.standard import StandardAttention
 
 __all__ = [
     "Attention",
     "DecodeKernel",
     "FlashAttention",
+    "PrefillKernel",
     "StandardAttention",
     "make_attention",
 ]

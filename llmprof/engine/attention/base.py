@@ -8,14 +8,16 @@ from typing import Protocol
 
 import torch
 
+from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import StepBatch
 
 
 class Attention(Protocol):
     kernel: str
-    """The kernels that run, where `decode_kernel` does not."""
+    """The kernels that run, where the next two do not."""
     decode_kernel: "DecodeKernel | None"
+    prefill_kernel: PrefillKernel | None
 
     def begin_step(self, step: StepBatch) -> None:
         """Prepare what all layers of a step share."""

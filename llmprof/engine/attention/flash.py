@@ -8,17 +8,23 @@ from torch.nn import functional
 from llmprof.engine.attention.base import DecodeKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
+from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.step_batch import SequenceRun, StepBatch
 
 
 class FlashAttention:
-    """One fused kernel per run; one of our own for decoding tokens, where there is one."""
+    """One fused kernel per run; one of our own for decoding tokens and for prompts, where there is one."""
 
     kernel = "torch.nn.functional.scaled_dot_product_attention"
 
-    def __init__(self, decode_kernel: DecodeKernel | None = None) -> None:
+    def __init__(
+        self,
+        decode_kernel: DecodeKernel | None = None,
+        prefill_kernel: PrefillKernel | None = None,
+    ) -> None:
         self.decode_kernel = decode_kernel
+        self.prefill_kernel = prefill_kernel
         self._masks = StepMasks()
 
     def begin_step(self, step: StepBatch) -> None:
@@ -48,6 +54,10 @@ class FlashAttention:
                 run.attended_tokens,
             )
         keys, values = cache.read(layer, run, step)
+        if self._fits_prefill_kernel(query, keys, run):
+            assert self.prefill_kernel is not None
+            rows = query.narrow(0, run.first_row, run.num_rows)
+            return self.prefill_kernel(rows, keys, values)
         queries = by_kv_head(query, run, keys.shape[1])
         if run.new_tokens == 1:
             return one_token(queries, keys, values, self._masks.visible(run, step))
@@ -58,6 +68,16 @@ class FlashAttention:
         if query.is_cuda and query.dtype is not torch.float32:
             return many_tokens_native(queries, keys, values, causal)
         return many_tokens_folded(queries, keys, values, causal)
+
+    def _fits_prefill_kernel(
+        self, query: torch.Tensor, keys: torch.Tensor, run: SequenceRun
+    ) -> bool:
+        return self.prefill_kernel is not None and self.prefill_kernel.fits(
+            dtype=query.dtype,
+            group=query.shape[1] // keys.shape[1],
+            head_dim=query.shape[2],
+            new_tokens=run.new_tokens,
+        )
 
 
 def one_token(

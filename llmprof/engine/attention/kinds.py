@@ -3,6 +3,7 @@
 from llmprof.engine.attention.base import Attention
 from llmprof.engine.attention.decode_kernels import find_decode_kernel
 from llmprof.engine.attention.flash import FlashAttention
+from llmprof.engine.attention.prefill_kernels import find_prefill_kernel
 from llmprof.engine.attention.standard import StandardAttention
 from llmprof.schema.settings import AttentionKind
 
@@ -13,4 +14,4 @@ def make_attention(kind: AttentionKind, device: str) -> Attention:
         case AttentionKind.STANDARD:
             return StandardAttention()
         case AttentionKind.FLASH:
-            return FlashAttention(find_decode_kernel(device))
+            return FlashAttention(find_decode_kernel(device), find_prefill_kernel(device))

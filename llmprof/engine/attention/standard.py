@@ -8,6 +8,7 @@ import torch
 from llmprof.engine.attention.base import DecodeKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
+from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.kernels.memory import huge_empty
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import SequenceRun, StepBatch
@@ -21,6 +22,7 @@ class StandardAttention:
 
     kernel = "torch.baddbmm, torch.softmax, torch.bmm"
     decode_kernel: DecodeKernel | None = None
+    prefill_kernel: PrefillKernel | None = None
 
     def __init__(self) -> None:
         self._masks = StepMasks()

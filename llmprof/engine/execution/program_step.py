@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from llmprof.engine.attention import Attention, DecodeKernel
+from llmprof.engine.attention import Attention, DecodeKernel, PrefillKernel
 from llmprof.engine.execution.decode_inputs import DecodeInputs
 from llmprof.engine.execution.step_program import Recording, StepProgram, recording
 from llmprof.engine.kv_cache import KvCache, KvPool
@@ -66,6 +66,7 @@ class _LiveAttention:
     """Attends in every replay, to whatever the step at hand holds."""
 
     decode_kernel: DecodeKernel | None = None
+    prefill_kernel: PrefillKernel | None = None
 
     def __init__(self, attention: Attention, recorder: Recording) -> None:
         self._attention = attention

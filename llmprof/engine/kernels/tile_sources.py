@@ -136,7 +136,7 @@ class Int8Tiles(_DecodedTiles):
         code = self._body.code
         if self._exact:
             return _upper_halves(code, code.f32_to_bits(low), code.f32_to_bits(high))
-        return _interleaved(code, low, high)
+        return interleaved(code, low, high)
 
 
 class Int4Tiles(_DecodedTiles):
@@ -160,7 +160,7 @@ class Int4Tiles(_DecodedTiles):
 
     def _decode_row(self, row: int, index: Any) -> tuple[Any, Any]:
         code, builder = self._body.code, self._body.builder
-        table = _interleaved(code, *self._decoder.tables(row, index, TILE_COLUMNS))
+        table = interleaved(code, *self._decoder.tables(row, index, TILE_COLUMNS))
         packed = self._decoder.packed_codes(row, index, VectorCode(builder, TILE_COLUMNS))
         codes = builder.zext(packed, _WORDS)
         piece = ir.Constant(_WORDS, [0] * LANES + [1] * LANES)
@@ -174,7 +174,7 @@ class Int4Tiles(_DecodedTiles):
         return low, high
 
 
-def _interleaved(code: VectorCode, low: Any, high: Any) -> Any:
+def interleaved(code: VectorCode, low: Any, high: Any) -> Any:
     """Two vectors of float32 as one of bf16, lane i of each side by side; rounded to nearest.
 
     Halves are rounded away from zero. VCVTNE2PS2BF16, made for this, takes longer (Sapphire Rapids).

@@ -190,15 +190,15 @@ class VectorCode:
             distance *= 2
         return rows
 
-    def prefetch(self, pointer: Any, index: Any, level: int = 1) -> None:
-        """Fetch the cache line of `pointer[index]` for reading; any address is allowed.
+    def prefetch(self, pointer: Any, index: Any, level: int = 1, *, to_write: bool = False) -> None:
+        """Fetch the cache line of `pointer[index]`; any address is allowed.
 
         `level`: 1, 2 or 3, the innermost cache that keeps it.
         """
         line = self.builder.bitcast(self.builder.gep(pointer, [index]), I8.as_pointer())
         function = self._function("llvm.prefetch.p0", ir.VoidType(), [line.type, I32, I32, I32])
-        read, locality, data = (ir.Constant(I32, flag) for flag in (0, 4 - level, 1))
-        self.builder.call(function, [line, read, locality, data])
+        flags = (int(to_write), 4 - level, 1)  # the last: of data, not of instructions
+        self.builder.call(function, [line, *(ir.Constant(I32, flag) for flag in flags)])
 
     @contextmanager
     def loop(self, start: Any, stop: Any, step: int, carried: Sequence[Any] = ()) -> Iterator[Loop]:

@@ -3,6 +3,7 @@ import torch
 
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine import linear
+from llmprof.engine.kernels.tiles import tiles_available
 from llmprof.engine.linear import Linear, kernel_name
 from tests.packed_weights import FORMATS, random_packed
 
@@ -71,4 +72,7 @@ def test_the_kernel_follows_the_rows() -> None:
 def test_the_kernel_of_a_device_and_a_format() -> None:
     assert kernel_name(1, "cpu") == "llmprof::matvec on bf16"
     assert kernel_name(1, "cpu", INT4) == "llmprof::matvec on int4_g32_asym"
-    assert kernel_name(1, "cuda:0") == kernel_name(500, "cpu") == "torch.nn.functional.linear"
+    assert kernel_name(1, "cuda:0") == "torch.nn.functional.linear"
+    many_rows = "llmprof::matmul on bf16" if tiles_available() else "torch.nn.functional.linear"
+    assert kernel_name(500, "cpu") == many_rows
+    assert kernel_name(500, "cpu", WeightFormat("fp32")) == "torch.nn.functional.linear"

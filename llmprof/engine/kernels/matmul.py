@@ -1,0 +1,217 @@
+"""y = x W^T + b for many rows of x in bf16 on a CPU with AMX: the product of a prefill.
+
+The weight stays as the kernels for a few rows read it. 32 of its rows at a time are rearranged to
+right-hand tiles, which stay in a near cache while all rows of x are multiplied by them;
+`tests/benchmarks/prefill_ops.py` prints it beside oneDNN, which reads a layout of its own choice.
+"""
+
+import functools
+from typing import Any, Final
+
+import torch
+
+from llmprof.engine.kernels.launch import launch, observable
+from llmprof.engine.kernels.native import KernelBody, NativeKernel, compile_kernel
+from llmprof.engine.kernels.tile_blocks import (
+    BLOCK,
+    SHAPES,
+    TILE_NUMBERS,
+    multiply_step,
+    narrow_pair,
+    pairs_of,
+    store_sums,
+    transpose_pairs,
+    zero_sums,
+)
+from llmprof.engine.kernels.tiles import ROW_BYTES, TILE_COLUMNS, TILE_ROWS, Tiles, tiles_available
+from llmprof.engine.kernels.vector_ir import (
+    F32,
+    I16,
+    I32,
+    LANES,
+    VectorCode,
+    index_constant,
+)
+from llmprof.engine.kernels.work_queue import COUNTER_BYTES, clear_counter, each_piece
+
+_X, _W, _Y, _BIAS, _PACKED, _ROWS, _OUT_FEATURES, _GROUP, _NUM_ARGUMENTS = range(9)
+_ROWS_AT_ONCE: Final = 512
+"""Of x, for which a block of W is rearranged once: with usual widths they stay in the second cache."""
+
+_LARGEST_GROUP: Final = 4
+"""Blocks of W's rows that are multiplied by a block of x in turn, so that y is written in longer stretches."""
+_PIECES_PER_THREAD: Final = 8
+
+
+def matmul_fits(shape: tuple[int, int], rows: int) -> bool:
+    """Whether `matmul` can multiply so many rows by a bf16 weight [out_features, in_features]."""
+    out_features, in_features = shape
+    whole = in_features % TILE_COLUMNS == 0 and out_features >= BLOCK and rows >= BLOCK
+    return whole and tiles_available()
+
+
+@observable("matmul", fake=lambda x, weight, _bias: x.new_empty(x.shape[0], weight.shape[0]))
+def matmul(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Multiply rows by a weight, in float32, rounded once.
+
+    Args:
+        x: [rows, in_features], bf16 on the CPU, such that `matmul_fits`.
+        weight: [out_features, in_features], contiguous, bf16.
+        bias: [out_features], bf16.
+
+    Returns:
+        [rows, out_features], new.
+    """
+    rows, in_features = x.shape
+    out_features = weight.shape[0]
+    y = x.new_empty((rows, out_features))
+    x = x.contiguous()
+    threads = torch.get_num_threads()
+    group = min(max(out_features // BLOCK // (_PIECES_PER_THREAD * threads), 1), _LARGEST_GROUP)
+    packed = x.new_empty((threads, group * BLOCK * in_features))
+    launch(
+        _kernel(in_features, bias is not None),
+        weight.nbytes + x.nbytes + y.nbytes,
+        x.data_ptr(),
+        weight.data_ptr(),
+        y.data_ptr(),
+        0 if bias is None else bias.data_ptr(),
+        packed.data_ptr(),
+        rows,
+        out_features,
+        group,
+    )
+    return y
+
+
+@functools.cache
+def _kernel(in_features: int, has_bias: bool) -> NativeKernel:
+    return compile_kernel(
+        f"matmul_{in_features}",
+        _NUM_ARGUMENTS,
+        functools.partial(_multiply, in_features=in_features, has_bias=has_bias),
+        prepare=clear_counter,
+        scratch_bytes=COUNTER_BYTES,
+    )
+
+
+def _multiply(body: KernelBody, *, in_features: int, has_bias: bool) -> None:
+    """Pieces are 32 rows of W times up to 512 rows of x; the last of both may repeat some."""
+    builder, code = body.builder, body.code
+    rows, out_features = body.integer(_ROWS), body.integer(_OUT_FEATURES)
+    group = body.integer(_GROUP)
+    x, weight = body.pointer(_X, I16), body.pointer(_W, I16)
+    own = builder.mul(body.thread, builder.mul(group, index_constant(BLOCK * in_features)))
+    packed = builder.gep(body.pointer(_PACKED, I16), [own])
+    sums = builder.alloca(F32, size=index_constant(BLOCK * BLOCK))
+    sums.align = ROW_BYTES
+    tiles = Tiles(code, SHAPES)
+    tiles.begin()
+    blocks = _ceil_div(builder, out_features, BLOCK)
+    groups = builder.udiv(builder.add(blocks, builder.sub(group, index_constant(1))), group)
+    pieces = builder.mul(groups, _ceil_div(builder, rows, _ROWS_AT_ONCE))
+    with each_piece(body, pieces) as piece:
+        first = builder.mul(builder.urem(piece, groups), group)
+        last = _smaller(builder, builder.add(first, group), blocks)
+
+        def block_of_weight(number: Any) -> tuple[Any, Any]:
+            """Its first column of y, and where its tiles are."""
+            nth = builder.mul(builder.sub(number, first), index_constant(BLOCK * in_features))
+            return _start(builder, number, out_features), builder.gep(packed, [nth])
+
+        with code.loop(first, last, 1) as each:
+            column, out = block_of_weight(each.index)
+            at = builder.mul(column, index_constant(in_features))
+            _pack(code, builder.gep(weight, [at]), out, in_features)
+        begin = builder.mul(builder.udiv(piece, groups), index_constant(_ROWS_AT_ONCE // BLOCK))
+        end = builder.add(begin, index_constant(_ROWS_AT_ONCE // BLOCK))
+        end = _smaller(builder, end, _ceil_div(builder, rows, BLOCK))
+        with code.loop(begin, end, 1) as block:
+            row = _start(builder, block.index, rows)
+            left = builder.gep(x, [builder.mul(row, index_constant(in_features))])
+            with code.loop(first, last, 1) as each:
+                column, right = block_of_weight(each.index)
+                zero_sums(tiles)
+                with code.loop(
+                    index_constant(0), index_constant(in_features), TILE_COLUMNS
+                ) as step:
+                    multiply_step(
+                        tiles,
+                        builder.gep(left, [step.index]),
+                        2 * in_features,
+                        builder.gep(right, [builder.mul(step.index, index_constant(BLOCK))]),
+                        2 * TILE_NUMBERS,
+                        builder,
+                    )
+                store_sums(tiles, sums, builder)
+                _write(body, sums, row, column, has_bias=has_bias)
+    tiles.end()
+
+
+def _pack(code: VectorCode, weight: Any, packed: Any, in_features: int) -> None:
+    """32 rows of W as right-hand tiles, two for each 32 columns."""
+    builder = code.builder
+    with code.loop(index_constant(0), index_constant(in_features), TILE_COLUMNS) as step:
+        out = builder.gep(packed, [builder.mul(step.index, index_constant(BLOCK))])
+        out = builder.bitcast(out, I32.as_pointer())
+        for half in (0, 1):
+            rows = [
+                pairs_of(
+                    code,
+                    weight,
+                    builder.add(step.index, index_constant((half * TILE_ROWS + row) * in_features)),
+                )
+                for row in range(TILE_ROWS)
+            ]
+            transpose_pairs(
+                code, rows, builder.gep(out, [index_constant(half * TILE_NUMBERS // 2)])
+            )
+
+
+def _write(body: KernelBody, sums: Any, row: Any, column: Any, *, has_bias: bool) -> None:
+    builder, code = body.builder, body.code
+    out_features = body.integer(_OUT_FEATURES)
+    wide = VectorCode(builder, BLOCK)
+    added = []
+    if has_bias:
+        bias = body.pointer(_BIAS, I16)
+        added = [
+            code.load(bias, builder.add(column, index_constant(half)), "bf16")
+            for half in (0, LANES)
+        ]
+    at = builder.add(builder.mul(row, out_features), column)
+    y = builder.gep(body.pointer(_Y, I16), [at])
+    for nth in range(BLOCK):
+        halves = [
+            code.load(sums, index_constant(nth * BLOCK + half), "fp32") for half in (0, LANES)
+        ]
+        if has_bias:
+            halves = [code.add(total, more) for total, more in zip(halves, added, strict=True)]
+        place = builder.mul(out_features, index_constant(nth))
+        wide.store_raw(narrow_pair(code, *halves), y, place)
+
+
+def _fetch_outputs(body: KernelBody, row: Any, column: Any) -> None:
+    """What is written after the next products: a store that misses waits for memory."""
+    builder, out_features = body.builder, body.integer(_OUT_FEATURES)
+    start = builder.add(builder.mul(row, out_features), column)
+    for nth in range(BLOCK):
+        at = builder.add(start, builder.mul(out_features, index_constant(nth)))
+        body.code.prefetch(body.pointer(_Y, I16), at, to_write=True)
+
+
+def _start(builder: Any, block: Any, count: Any) -> Any:
+    """Of a block of 32: the last one ends where the rows do."""
+    return _smaller(
+        builder,
+        builder.mul(block, index_constant(BLOCK)),
+        builder.sub(count, index_constant(BLOCK)),
+    )
+
+
+def _smaller(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def _ceil_div(builder: Any, count: Any, size: int) -> Any:
+    return builder.udiv(builder.add(count, index_constant(size - 1)), index_constant(size))
