@@ -28,7 +28,7 @@ from llmprof.engine.kernels.tile_blocks import (
 from llmprof.engine.kernels.tile_sources import interleaved
 from llmprof.engine.kernels.tiles import ROW_BYTES, TILE_COLUMNS, TILE_ROWS, Tiles
 from llmprof.engine.kernels.vector_ir import F32, I16, I32, LANES, index_constant
-from llmprof.engine.kernels.vector_math import LOG2_E, exp2, join_all, larger
+from llmprof.engine.kernels.vector_math import LOG2_E, exp2, join_all, larger, short_exp2
 from llmprof.engine.kernels.work_queue import each_piece
 
 QUERY, PACKED, OUT, SEQUENCES, NEW_TOKENS, CACHED_TOKENS, ROW_STRIDE, NUM_ARGUMENTS = range(8)
@@ -81,17 +81,23 @@ class _Memory:
         parts = [builder.alloca(element, size=index_constant(count)) for element, count in numbers]
         for part in parts:
             part.align = ROW_BYTES
-        return cls(*parts)
+        queries, peaks, masses, sums, scores, weights = parts
+        return cls(queries, peaks, masses, sums, scores, weights)
 
     def of_head(self, builder: Any, head: Any, variant: PrefillVariant) -> "_Memory":
         """The parts of a head of the group."""
-        per_head = (variant.head_dim, 1, 1, variant.head_dim)
-        owned = (self.queries, self.peaks, self.masses, self.sums)
-        parts = [
-            builder.gep(part, [builder.mul(head, index_constant(BLOCK * size))])
-            for part, size in zip(owned, per_head, strict=True)
-        ]
-        return _Memory(*parts, self.scores, self.weights)
+
+        def own(part: Any, size: int) -> Any:
+            return builder.gep(part, [builder.mul(head, index_constant(BLOCK * size))])
+
+        return _Memory(
+            own(self.queries, variant.head_dim),
+            own(self.peaks, 1),
+            own(self.masses, 1),
+            own(self.sums, variant.head_dim),
+            self.scores,
+            self.weights,
+        )
 
 
 def attend_blocks(body: KernelBody, *, variant: PrefillVariant) -> None:
@@ -258,7 +264,10 @@ def _weigh(
 ) -> None:
     """Probabilities of a chunk, and what is left of those before it."""
     builder, code = body.builder, body.code
-    peaks = [code.load(memory.peaks, index_constant(half), "fp32") for half in _HALVES]
+    below = [
+        builder.fsub(code.splat(0.0), code.load(memory.peaks, index_constant(half), "fp32"))
+        for half in _HALVES
+    ]
     masses = [
         code.mul(code.load(memory.masses, index_constant(half), "fp32"), decay)
         for half, decay in zip(_HALVES, decays, strict=True)
@@ -272,8 +281,8 @@ def _weigh(
             for one in (0, 1):
                 at = _at(builder, builder.add(loop.index, index_constant(one)), half)
                 score = code.load(memory.scores, at, "fp32")
-                scaled = code.mul(score, code.splat(_factor(variant)))
-                powers.append(exp2(code, builder.fsub(scaled, peaks[nth])))
+                exponent = code.fma(score, code.splat(_factor(variant)), below[nth])
+                powers.append(short_exp2(code, exponent))
             loop.carried[nth] = code.add(loop.carried[nth], code.add(*powers))
             tile = builder.add(
                 builder.mul(block, index_constant(TILE_NUMBERS)),

@@ -24,7 +24,7 @@ _RIGHT: Final = (6, 7)
 _PAIR_TYPE: Final = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
 
 
-class _BFloat(ir.Type):
+class _BFloat(ir.Type):  # type: ignore[misc]
     """LLVM's `bfloat`, which llvmlite does not know; only to name what an intrinsic returns."""
 
     def _to_string(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from llvmlite import ir
 
+from llmprof.engine.kernels.native import cpu_features
 from llmprof.engine.kernels.vector_ir import F32, I32, LANES, VectorCode, index_constant
 
 _EXP2: Final = (
@@ -18,9 +19,15 @@ _EXP2: Final = (
     0.00015353361809780725,
 )
 """2^f on [-1/2, 1/2], constant term first: least largest relative error (2e-9) of this degree."""
+_SHORT_EXP2: Final = (0.99992807, 0.69326099, 0.24261112, 0.05517167)
+"""As `_EXP2`, least largest relative error (7.5e-5) of this degree."""
 _MANTISSA_BITS: Final = 23
+_ROUNDS_TO_WHOLE: Final = 1.5 * 2**23
+"""Added to a small number, leaves it as a whole one in the low bits."""
 _SMALLEST_EXPONENT: Final = -100.0
 _LARGEST_EXPONENT: Final = 127.0
+
+_GUESS: Final = "llvm.x86.avx512.rcp14.ps.512"
 
 LOG2_E: Final = 1 / math.log(2)
 
@@ -51,10 +58,36 @@ def exp2(code: VectorCode, x: Any) -> Any:
     return code.bits_to_f32(builder.add(code.f32_to_bits(power), exponent))
 
 
+def short_exp2(code: VectorCode, x: Any) -> Any:
+    """2^x per lane, for x of at most 0, to the accuracy that bf16 needs: at a fifth less cost."""
+    builder = code.builder
+    x = larger(code, x, code.splat(_SMALLEST_EXPONENT))
+    shifted = code.add(x, code.splat(_ROUNDS_TO_WHOLE))
+    part = builder.fsub(x, builder.fsub(shifted, code.splat(_ROUNDS_TO_WHOLE)))
+    power = code.splat(_SHORT_EXP2[-1])
+    for coefficient in reversed(_SHORT_EXP2[:-1]):
+        power = code.fma(power, part, code.splat(coefficient))
+    exponent = code.shift_left(code.f32_to_bits(shifted), _MANTISSA_BITS)
+    return code.bits_to_f32(builder.add(code.f32_to_bits(power), exponent))
+
+
+def reciprocal(code: VectorCode, x: Any) -> Any:
+    """1 / x per lane for normal x up to 2^125, to a unit or two in the last place.
+
+    A division of 16 floats occupies an AVX-512 core for 16 cycles, a guess and Newton's step for 5.
+    """
+    if code.lanes != LANES or "avx512f" not in cpu_features():
+        return code.builder.fdiv(code.splat(1.0), x)
+    everywhere = ir.Constant(ir.IntType(code.lanes), -1)
+    guess = code.call(_GUESS, x.type, [x, code.splat(0.0), everywhere])
+    error = code.fma(code.builder.fneg(x), guess, code.splat(1.0))
+    return code.fma(guess, error, guess)
+
+
 def silu(code: VectorCode, x: Any) -> Any:
     """X / (1 + e^-x) per lane."""
     decay = exp2(code, code.mul(x, code.splat(-LOG2_E)))
-    return code.builder.fdiv(x, code.add(decay, code.splat(1.0)))
+    return code.mul(x, reciprocal(code, code.add(decay, code.splat(1.0))))
 
 
 def larger(code: VectorCode, a: Any, b: Any) -> Any:
