@@ -4,13 +4,20 @@ Two left-hand and two right-hand tiles make four products: as many loads as prod
 least that eight tiles allow, and each product waits for none of the three before it.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from llvmlite import ir
 
 from llmprof.engine.kernels.tiles import ROW_BYTES, TILE_COLUMNS, TILE_ROWS, Tiles, TileShape
-from llmprof.engine.kernels.vector_ir import F32, I16, I32, LANES, VectorCode, index_constant
+from llmprof.engine.kernels.vector_ir import (
+    F32,
+    I16,
+    I32,
+    LANES,
+    BFloat,
+    VectorCode,
+    index_constant,
+)
 
 BLOCK: Final = 2 * TILE_ROWS
 """Rows, and columns, of sums."""
@@ -22,23 +29,6 @@ _SUMS: Final = ((0, 1), (2, 3))
 _LEFT: Final = (4, 5)
 _RIGHT: Final = (6, 7)
 _PAIR_TYPE: Final = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
-
-
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's `bfloat`, which llvmlite does not know; only to name what an intrinsic returns."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-Address = Callable[[int, Any], Any]
-"""Emits the address of the 0th or 1st tile of a step."""
 
 
 def zero_sums(tiles: Tiles) -> None:
@@ -98,7 +88,7 @@ def pairs_of(code: VectorCode, numbers: Any, index: Any) -> Any:
 
 def narrow_pair(code: VectorCode, low: Any, high: Any) -> Any:
     """Two vectors of float32 as 32 bf16 numbers, one behind the other; rounded to nearest even."""
-    words = ir.VectorType(_BFloat(), 2 * LANES)
+    words = ir.VectorType(BFloat(), 2 * LANES)
     narrow = code.call(_PAIR_TYPE, words, [high, low])
     return code.builder.bitcast(narrow, ir.VectorType(I16, 2 * LANES))
 

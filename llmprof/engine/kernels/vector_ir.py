@@ -15,11 +15,13 @@ Two ways to run it, which can be mixed:
 Pointers are typed as llvmlite types them (`i16*` for 16-bit weights); an index counts elements.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 
 LANES: Final = 16
@@ -31,6 +33,20 @@ I8: Final = ir.IntType(8)
 I16: Final = ir.IntType(16)
 I32: Final = ir.IntType(32)
 I64: Final = ir.IntType(64)
+
+
+class BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's `bfloat`, which llvmlite does not know; only to name what an intrinsic returns."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloat)
+
+    def __hash__(self) -> int:
+        return hash(BFloat)
+
 
 STORED_TYPES: Final[dict[str, Any]] = {"fp32": F32, "bf16": I16, "fp16": F16, "int8": I8}
 """Element type of a pointer to numbers of a dtype; `VectorCode.load` widens each to float32."""
@@ -268,7 +284,14 @@ class VectorCode:
         return self.builder.fadd(*halves)
 
     def _round_to_bf16(self, vector: Any) -> Any:
-        """Add half of the last kept bit, less one if that bit is even; a NaN stays one."""
+        """Add half of the last kept bit, less one if that bit is even; a NaN stays one.
+
+        Intel's instruction does so too, but takes subnormal numbers for zero.
+        """
+        if self.lanes == LANES and _rounds_to_bf16():
+            words = ir.VectorType(BFloat(), LANES)
+            narrow = self.call("llvm.x86.avx512bf16.cvtneps2bf16.512", words, [vector])
+            return self.builder.bitcast(narrow, self.vector_of(I16))
         builder, bits = self.builder, self.f32_to_bits(vector)
         odd = builder.and_(self.shift_right(bits, 16), self.splat_bits(1))
         rounded = builder.add(bits, builder.add(odd, self.splat_bits(0x7FFF)))
@@ -294,6 +317,12 @@ class VectorCode:
         if name in module.globals:
             return module.globals[name]
         return ir.Function(module, ir.FunctionType(returned, arguments), name)
+
+
+@functools.cache
+def _rounds_to_bf16() -> bool:
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("avx512bf16")) and bool(features.get("avx512f"))
 
 
 def index_constant(value: int) -> Any:
