@@ -1,41 +1,37 @@
-"""Each op of a prefill of the demo model beside the matmul ceiling of the same minutes, and beside torch.
+"""Each op group of a prefill of the demo model beside the matmul ceiling, with our kernels and torch's.
 
     python tests/benchmarks/prefill_ops.py [--tokens 512] [--turns 12] [--threads N]
 
-Every turn reads the ceiling, runs each op of a layer once for all layers' worth of weights (so that
-weights arrive from memory, as they do in a prefill), ours and torch's in turn, and a whole prefill.
-Times are the best turn's; shares of the ceiling are medians over turns. Passes (exit code 0) where
-the prefill reaches 0.65 of the ceiling.
+Every turn reads the ceiling and runs the same prefill twice: with the kernels that the engine
+chooses, and with torch's attention and products instead. Times are those of a whole prefill, so that
+weights arrive from memory and activations from the other core, as they do in a run. Passes (exit
+code 0) where the prefill reaches 0.65 of the ceiling in the median of the turns.
 """
 
 import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest import mock
 
 import torch
-from torch.nn import functional
 
 from llmprof.architectures.source import resolve_model
 from llmprof.ceilings.live import LiveCeilings
 from llmprof.costs.step import step_cost
-from llmprof.engine.activation import gated
-from llmprof.engine.attention.flash import many_tokens_folded
+from llmprof.engine import linear, residual
 from llmprof.engine.description import cost_options
 from llmprof.engine.engine import Engine
-from llmprof.engine.kernels.attention_prefill import prefill_attention
-from llmprof.engine.probe import NullProbe
-from llmprof.engine.residual import add_
 from llmprof.engine.workload import CeilingNeeds
 from llmprof.instruments.host_memory import host_memory
 from llmprof.instruments.snapshot import resolve_threads, snapshot
-from llmprof.schema.cost import Phase, SequenceShape, StepShape
+from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepCost, StepShape
 from llmprof.schema.settings import RunConfig
 
 MODEL = "smollm2-135m-instruct"
 WANTED = 0.65
-Run = Callable[[], object]
 
 
 def main() -> int:
@@ -49,130 +45,117 @@ def main() -> int:
         threads=threads,
         host_available_bytes=host_memory().available_bytes,
     )
-    needs = CeilingNeeds(64 << 20, engine.dtype.name, None, ())
-    live = LiveCeilings(needs, snapshot("cpu", threads))
-    bench = _Bench(engine, arguments.tokens)
-    flops = {**bench.flops(), "prefill": bench.prefill_flops(config)}
-    runs = {**bench.ours(), "prefill": bench.prefill}
-    beside = bench.torchs()
-    times: dict[str, list[float]] = {name: [] for name in (*runs, *(f"torch {n}" for n in beside))}
-    ceilings = []
-    with torch.inference_mode():
-        for turn in range(arguments.turns + 1):
-            ceiling = live.read(0.0).matmul_flops_per_s
-            for name, run in (*runs.items(), *((f"torch {n}", r) for n, r in beside.items())):
-                start = time.perf_counter()
-                run()
-                if turn:
-                    times[name].append(time.perf_counter() - start)
-            if turn:
-                ceilings.append(ceiling)
+    live = LiveCeilings(
+        CeilingNeeds(64 << 20, engine.dtype.name, None, ()), snapshot("cpu", threads)
+    )
+    prefill = _Prefill(engine, arguments.tokens)
+    ours, torchs, ceilings = _Times(), _Times(), []
+    for turn in range(arguments.turns + 1):
+        ceiling = live.read(0.0).matmul_flops_per_s
+        by_us = prefill.run()
+        with _torch_only(engine):
+            by_torch = prefill.run()
+        if turn:  # the first one compiles
+            ceilings.append(ceiling)
+            ours.add(by_us)
+            torchs.add(by_torch)
     print(f"{MODEL} {engine.dtype.name}, {arguments.tokens} tokens, {threads} threads")
-    print(
-        f"  ceiling: best {max(ceilings) / 1e12:.2f}, median {_middle(ceilings) / 1e12:.2f} TFLOP/s"
-    )
-    print(
-        f"  {'all layers':14s}{'best ms':>9s}{'median':>9s}{'TFLOP/s':>9s}{'share':>7s}{'torch ms':>10s}"
-    )
-    shares = {}
-    for name in runs:
-        rates = [flops[name] / s for s in times[name]] if flops.get(name) else []
-        shares[name] = (
-            _middle([r / c for r, c in zip(rates, ceilings, strict=False)]) if rates else 0
-        )
-        rate = f"{max(rates) / 1e12:9.2f}{shares[name]:7.2f}" if rates else " " * 16
-        torchs = f"{min(times[f'torch {name}']) * 1e3:10.2f}" if name in beside else ""
-        best, middle = min(times[name]) * 1e3, _middle(times[name]) * 1e3
-        print(f"  {name:14s}{best:9.2f}{middle:9.2f}{rate}{torchs}")
-    return 0 if shares["prefill"] >= WANTED else 1
+    print(f"  matmul ceiling: {_rates(ceilings)}")
+    return _report(ours, torchs, ceilings, prefill.cost(config))
 
 
-class _Bench:
-    """All layers' worth of each op, on random activations."""
+class _Prefill:
+    """The same prompt again and again."""
 
     def __init__(self, engine: Engine, tokens: int) -> None:
-        model = engine.model
         self._engine = engine
         self._tokens = tokens
-        self._layers = engine.decoder.layers
-        self._prompt = torch.randint(model.vocab_size, (1, tokens))
-        self._batch = engine.open_batch(self._prompt, output_tokens=2)
-        heads = model.num_attention_heads + 2 * model.num_key_value_heads
-        self._hidden = torch.randn(tokens, model.hidden_size).bfloat16()
-        self._attended = torch.randn(tokens, model.query_size).bfloat16()
-        self._inner = torch.randn(tokens, model.intermediate_size).bfloat16()
-        self._gate_up = torch.randn(tokens, 2 * model.intermediate_size).bfloat16()
-        self._heads = torch.randn(tokens, heads, model.head_dim).bfloat16()
-        shape = (2, 1, model.num_key_value_heads, tokens, model.head_dim)
-        self._keys, self._values = torch.randn(shape).bfloat16().unbind(0)
+        prompt = torch.randint(engine.model.vocab_size, (1, tokens))
+        self._batch = engine.open_batch(prompt, output_tokens=2)
 
-    def ours(self) -> dict[str, Run]:
-        first = self._layers[0]
-        query = self._heads[:, : self._engine.model.num_attention_heads]
-        return {
-            "attention": self._each(lambda _: prefill_attention(query, self._keys, self._values)),
-            "gate_up": self._each(lambda layer: layer.gate_up(self._hidden)),
-            "down": self._each(lambda layer: layer.down(self._inner)),
-            "qkv": self._each(lambda layer: layer.qkv(self._hidden)),
-            "output": self._each(lambda layer: layer.output(self._attended)),
-            "activation": self._each(lambda _: gated(self._gate_up)),
-            "norms": self._each(lambda _: [first.input_norm(self._hidden) for _ in range(2)]),
-            "residuals": self._each(
-                lambda _: [add_(self._hidden, self._attended) for _ in range(2)]
-            ),
-        }
-
-    def torchs(self) -> dict[str, Run]:
-        model = self._engine.model
-        query = self._heads[:, : model.num_attention_heads]
-        group = model.num_attention_heads // model.num_key_value_heads
-        queries = query.view(1, self._tokens, -1, group, model.head_dim).permute(0, 2, 3, 1, 4)
-
-        def product(x: torch.Tensor, name: str) -> Run:
-            return self._each(lambda layer: functional.linear(x, getattr(layer, name).weight))
-
-        return {
-            "attention": self._each(
-                lambda _: many_tokens_folded(queries, self._keys, self._values, {"is_causal": True})
-            ),
-            "gate_up": product(self._hidden, "gate_up"),
-            "down": product(self._inner, "down"),
-            "qkv": product(self._hidden, "qkv"),
-            "output": product(self._attended, "output"),
-        }
-
-    def flops(self) -> dict[str, float]:
-        """Of all layers; attention's as the causal mask leaves them."""
-        model, layer = self._engine.model, self._layers[0]
-        products = {
-            name: 2.0 * self._tokens * getattr(layer, name).shape[0] * getattr(layer, name).shape[1]
-            for name in ("gate_up", "down", "qkv", "output")
-        }
-        attention = 2.0 * self._tokens * (self._tokens + 1) * model.query_size
-        return {n: len(self._layers) * f for n, f in {**products, "attention": attention}.items()}
-
-    def prefill_flops(self, config: RunConfig) -> float:
+    def cost(self, config: RunConfig) -> StepCost:
         sequence = SequenceShape(count=1, new_tokens=self._tokens, cached_tokens=0)
         shape = StepShape(phase=Phase.PREFILL, sequences=(sequence,), logit_rows=1)
         options = cost_options(self._engine, config)
-        return step_cost(self._engine.model, self._engine.manifest, shape, options).flops
+        return step_cost(self._engine.model, self._engine.manifest, shape, options)
 
-    def prefill(self) -> None:
-        batch, engine = self._batch, self._engine
+    @torch.inference_mode()
+    def run(self) -> dict[str, float]:
+        """Seconds by op group, and of all."""
+        batch, engine, probe = self._batch, self._engine, _GroupSums()
         batch.restart(num_cached=0)
-        step = batch.next_step()
-        engine.runner.forward(engine.decoder, step, batch.cache, batch.rotary, NullProbe())
-
-    def _each(self, run: Callable[..., object]) -> Run:
-        def all_layers() -> None:
-            for layer in self._layers:
-                run(layer)
-
-        return all_layers
+        start = time.perf_counter()
+        engine.runner.forward(engine.decoder, batch.next_step(), batch.cache, batch.rotary, probe)
+        return {**probe.seconds, "all": time.perf_counter() - start}
 
 
-def _middle(numbers: Sequence[float]) -> float:
-    return statistics.median(numbers)
+class _GroupSums:
+    """A probe that adds up the calls of each group."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._open: tuple[OpGroup, float] = (OpGroup.OTHER, 0.0)
+
+    def step_begin(self, shape: StepShape) -> None:
+        pass
+
+    def step_end(self) -> None:
+        pass
+
+    def group_begin(self, group: OpGroup) -> None:
+        self._open = group, time.perf_counter()
+
+    def group_end(self) -> None:
+        group, start = self._open
+        spent = self.seconds.get(group.value, 0.0)
+        self.seconds[group.value] = spent + time.perf_counter() - start
+
+
+class _Times:
+    def __init__(self) -> None:
+        self.by_name: dict[str, list[float]] = {}
+
+    def add(self, seconds: dict[str, float]) -> None:
+        for name, spent in seconds.items():
+            self.by_name.setdefault(name, []).append(spent)
+
+
+@contextmanager
+def _torch_only(engine: Engine) -> Iterator[None]:
+    attention = engine.decoder.attention
+    kernel, attention.prefill_kernel = attention.prefill_kernel, None
+    with (
+        mock.patch.object(linear, "matmul_fits", return_value=False),
+        mock.patch.object(residual, "runs_native", return_value=False),
+    ):
+        yield
+    attention.prefill_kernel = kernel
+
+
+def _report(ours: _Times, torchs: _Times, ceilings: Sequence[float], cost: StepCost) -> int:
+    print(
+        f"  {'':20s}{'best ms':>9s}{'median':>9s}{'TFLOP/s':>9s}{'of ceiling':>12s}"
+        f"{'torch best':>12s}{'median':>9s}{'speedup':>9s}"
+    )
+    share = 0.0
+    for name, times in ours.by_name.items():
+        flops = cost.flops if name == "all" else cost.of_groups(OpGroup(name)).flops
+        share = statistics.median(
+            flops / s / ceiling for s, ceiling in zip(times, ceilings, strict=True)
+        )
+        beside = torchs.by_name[name]
+        speedup = statistics.median(b / a for a, b in zip(times, beside, strict=True))
+        rate = f"{flops / min(times) / 1e12:9.2f}{share:12.2f}" if flops else " " * 21
+        print(
+            f"  {name:20s}{min(times) * 1e3:9.2f}{statistics.median(times) * 1e3:9.2f}{rate}"
+            f"{min(beside) * 1e3:12.2f}{statistics.median(beside) * 1e3:9.2f}{speedup:9.2f}"
+        )
+    return 0 if share >= WANTED else 1
+
+
+def _rates(values: Sequence[float]) -> str:
+    best, middle = max(values) / 1e12, statistics.median(values) / 1e12
+    return f"best {best:.2f}, median {middle:.2f} TFLOP/s"
 
 
 def _arguments() -> argparse.Namespace:

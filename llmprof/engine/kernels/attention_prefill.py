@@ -16,7 +16,7 @@ from llmprof.engine.kernels.prefill_pack import block_numbers, pack_blocks
 from llmprof.engine.kernels.prefill_tiles import PrefillVariant, attend_blocks
 from llmprof.engine.kernels.tile_blocks import BLOCK
 from llmprof.engine.kernels.tiles import TILE_COLUMNS, tiles_available
-from llmprof.engine.kernels.work_queue import COUNTER_BYTES, clear_counter
+from llmprof.engine.kernels.work_queue import QUEUE_BYTES, clear_queues
 
 MOST_NUMBERS_PER_GROUP: Final = 4096
 """Heads that share a KV head, times their size: what a thread keeps of them lies on its stack."""
@@ -101,6 +101,6 @@ def _attender(variant: PrefillVariant) -> NativeKernel:
         f"prefill_attention_{variant.head_dim}",
         prefill_tiles.NUM_ARGUMENTS,
         functools.partial(attend_blocks, variant=variant),
-        prepare=clear_counter,
-        scratch_bytes=COUNTER_BYTES,
+        prepare=clear_queues,
+        scratch_bytes=QUEUE_BYTES,
     )

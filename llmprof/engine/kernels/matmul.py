@@ -33,15 +33,20 @@ from llmprof.engine.kernels.vector_ir import (
     VectorCode,
     index_constant,
 )
-from llmprof.engine.kernels.work_queue import COUNTER_BYTES, clear_counter, each_piece
+from llmprof.engine.kernels.work_queue import MOST_QUEUES, QUEUE_BYTES, clear_queues, each_piece
 
-_X, _W, _Y, _BIAS, _PACKED, _ROWS, _OUT_FEATURES, _GROUP, _NUM_ARGUMENTS = range(9)
-_ROWS_AT_ONCE: Final = 512
-"""Of x, for which a block of W is rearranged once: with usual widths they stay in the second cache."""
-
+_X, _W, _Y, _BIAS, _PACKED, _ROWS, _OUT_FEATURES, _GROUP, _STRETCH, _NUM_ARGUMENTS = range(10)
+_FEWEST_ROWS: Final = 256
+_MOST_ROWS: Final = 512
+"""Of x, for which a block of W is rearranged once: that takes as long as products with some 40 rows."""
+_MOST_IN_FEATURES: Final = 2016
+"""Rows of x of 4 KiB and more meet in the same sets of the caches: oneDNN, which copies them, is faster."""
 _LARGEST_GROUP: Final = 4
-"""Blocks of W's rows that are multiplied by a block of x in turn, so that y is written in longer stretches."""
-_PIECES_PER_THREAD: Final = 8
+"""Blocks of W's rows that are multiplied by a block of x in turn: y is written in longer stretches."""
+_NEAR_CACHE_NUMBERS: Final = 256 << 10
+"""Of weights that a thread keeps rearranged: 512 KiB."""
+_PIECES_PER_THREAD: Final = 4
+"""At least, of each stretch of rows, before blocks are put in groups."""
 _LINES_PER_STEP: Final = 2
 """Of the weights to come, fetched for every 32 columns of 32 x 32 sums."""
 
@@ -50,7 +55,7 @@ def matmul_fits(shape: tuple[int, int], rows: int) -> bool:
     """Whether `matmul` can multiply so many rows by a bf16 weight [out_features, in_features]."""
     out_features, in_features = shape
     whole = in_features % TILE_COLUMNS == 0 and out_features >= BLOCK and rows >= BLOCK
-    return whole and tiles_available()
+    return whole and in_features <= _MOST_IN_FEATURES and tiles_available()
 
 
 @observable("matmul", fake=lambda x, weight, _bias: x.new_empty(x.shape[0], weight.shape[0]))
@@ -70,7 +75,7 @@ def matmul(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> 
     y = x.new_empty((rows, out_features))
     x = x.contiguous()
     threads = torch.get_num_threads()
-    group = min(max(out_features // BLOCK // (_PIECES_PER_THREAD * threads), 1), _LARGEST_GROUP)
+    group = _group(weight.shape[0], in_features, threads)
     packed = x.new_empty((threads, group * BLOCK * in_features))
     launch(
         _kernel(in_features, bias is not None),
@@ -83,8 +88,22 @@ def matmul(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> 
         rows,
         out_features,
         group,
+        _stretch(rows, threads),
     )
     return y
+
+
+def _group(out_features: int, in_features: int, threads: int) -> int:
+    """Blocks of W's rows in a piece of work."""
+    for_threads = out_features // BLOCK // (_PIECES_PER_THREAD * threads)
+    for_cache = _NEAR_CACHE_NUMBERS // (BLOCK * in_features)
+    return max(1, min(for_threads, for_cache, _LARGEST_GROUP))
+
+
+def _stretch(rows: int, threads: int) -> int:
+    """Blocks of rows of x for which a block of W is rearranged once."""
+    wanted = min(max(-(-rows // threads), _FEWEST_ROWS), _MOST_ROWS)
+    return -(-max(wanted, -(-rows // MOST_QUEUES)) // BLOCK)
 
 
 @functools.cache
@@ -93,8 +112,8 @@ def _kernel(in_features: int, has_bias: bool) -> NativeKernel:
         f"matmul_{in_features}",
         _NUM_ARGUMENTS,
         functools.partial(_multiply, in_features=in_features, has_bias=has_bias),
-        prepare=clear_counter,
-        scratch_bytes=COUNTER_BYTES,
+        prepare=clear_queues,
+        scratch_bytes=QUEUE_BYTES,
     )
 
 
@@ -112,31 +131,37 @@ class _Piece:
 
 def _multiply(body: KernelBody, *, in_features: int, has_bias: bool) -> None:
     """Pieces are a group of blocks of W's rows times up to 512 rows of x."""
-    builder = body.builder
+    builder, code = body.builder, body.code
     rows, out_features = body.integer(_ROWS), body.integer(_OUT_FEATURES)
     group, block_numbers = body.integer(_GROUP), index_constant(BLOCK * in_features)
     own = builder.mul(body.thread, builder.mul(group, block_numbers))
     packed = builder.gep(body.pointer(_PACKED, I16), [own])
     sums = builder.alloca(F32, size=index_constant(BLOCK * BLOCK))
     sums.align = ROW_BYTES
-    tiles = Tiles(body.code, SHAPES)
+    tiles = Tiles(code, SHAPES)
     tiles.begin()
     blocks = _ceil_div(builder, out_features, BLOCK)
     groups = builder.udiv(builder.add(blocks, builder.sub(group, index_constant(1))), group)
-    pieces = builder.mul(groups, _ceil_div(builder, rows, _ROWS_AT_ONCE))
-    with each_piece(body, pieces) as piece:
-        first = builder.mul(builder.urem(piece, groups), group)
-        begin = builder.mul(builder.udiv(piece, groups), index_constant(_ROWS_AT_ONCE // BLOCK))
-        last = builder.add(begin, index_constant(_ROWS_AT_ONCE // BLOCK))
-        following = builder.add(first, builder.mul(group, body.threads))
-        part = _Piece(
-            (first, _smaller(builder, builder.add(first, group), blocks)),
-            (begin, _smaller(builder, last, _ceil_div(builder, rows, BLOCK))),
-            packed,
-            builder.gep(body.pointer(_W, I16), [builder.mul(following, block_numbers)]),
-        )
-        _pack_piece(body, part, in_features)
-        _multiply_piece(body, tiles, part, sums, in_features=in_features, has_bias=has_bias)
+    stretch = body.integer(_STRETCH)
+    row_blocks = _ceil_div(builder, rows, BLOCK)
+    stretches = builder.udiv(
+        builder.add(row_blocks, builder.sub(stretch, index_constant(1))), stretch
+    )
+    with code.loop(index_constant(0), stretches, 1) as turn:
+        queue = builder.urem(builder.add(turn.index, body.thread), stretches)
+        begin = builder.mul(queue, stretch)
+        own_rows = (begin, _smaller(builder, builder.add(begin, stretch), row_blocks))
+        with each_piece(body, groups, queue) as piece:
+            first = builder.mul(piece, group)
+            following = builder.add(first, group)
+            part = _Piece(
+                (first, _smaller(builder, following, blocks)),
+                own_rows,
+                packed,
+                builder.gep(body.pointer(_W, I16), [builder.mul(following, block_numbers)]),
+            )
+            _pack_piece(body, part, in_features)
+            _multiply_piece(body, tiles, part, sums, in_features=in_features, has_bias=has_bias)
     tiles.end()
 
 
@@ -200,21 +225,14 @@ def _coming(builder: Any, piece: _Piece, row_block: Any, block: Any, in_features
 def _pack(code: VectorCode, weight: Any, packed: Any, in_features: int) -> None:
     """32 rows of W as right-hand tiles, two for each 32 columns."""
     builder = code.builder
+    rows = [builder.gep(weight, [index_constant(row * in_features)]) for row in range(BLOCK)]
     with code.loop(index_constant(0), index_constant(in_features), TILE_COLUMNS) as step:
         out = builder.gep(packed, [builder.mul(step.index, index_constant(BLOCK))])
         out = builder.bitcast(out, I32.as_pointer())
-        for half in (0, 1):
-            rows = [
-                pairs_of(
-                    code,
-                    weight,
-                    builder.add(step.index, index_constant((half * TILE_ROWS + row) * in_features)),
-                )
-                for row in range(TILE_ROWS)
-            ]
-            transpose_pairs(
-                code, rows, builder.gep(out, [index_constant(half * TILE_NUMBERS // 2)])
-            )
+        for half in (0, TILE_ROWS):
+            pairs = [pairs_of(code, row, step.index) for row in rows[half:][:TILE_ROWS]]
+            at = builder.gep(out, [index_constant(half * LANES)])
+            transpose_pairs(code, pairs, at)
 
 
 def _write(body: KernelBody, sums: Any, row: Any, column: Any, *, has_bias: bool) -> None:

@@ -11,20 +11,24 @@ from typing import Any, Final
 from llmprof.engine.kernels.native import KernelBody
 from llmprof.engine.kernels.vector_ir import I64, index_constant
 
-COUNTER_BYTES: Final = 64
-"""Of scratch memory, at its start: a cache line."""
+MOST_QUEUES: Final = 64
+_COUNTER_BYTES: Final = 64
+"""A cache line for each."""
+QUEUE_BYTES: Final = MOST_QUEUES * _COUNTER_BYTES
+"""Of scratch memory, at its start."""
 
 
-def clear_counter(body: KernelBody) -> None:
+def clear_queues(body: KernelBody) -> None:
     """Before the threads start."""
-    body.builder.store(index_constant(0), body.pointer(body.scratch_slot, I64))
+    with body.code.loop(index_constant(0), index_constant(MOST_QUEUES), 1) as queue:
+        body.builder.store(index_constant(0), _counter(body, queue.index))
 
 
 @contextmanager
-def each_piece(body: KernelBody, count: Any) -> Iterator[Any]:
-    """Build the body of `while one of the pieces 0 ... count - 1 is left: take it`."""
+def each_piece(body: KernelBody, count: Any, queue: Any = None) -> Iterator[Any]:
+    """Build the body of `while one of the pieces 0 ... count - 1 of a queue is left: take it`."""
     builder = body.builder
-    counter = body.pointer(body.scratch_slot, I64)
+    counter = _counter(body, index_constant(0) if queue is None else queue)
     head = builder.append_basic_block("take")
     inside = builder.append_basic_block("piece")
     after = builder.append_basic_block("done")
@@ -36,3 +40,8 @@ def each_piece(body: KernelBody, count: Any) -> Iterator[Any]:
     yield piece
     builder.branch(head)
     builder.position_at_end(after)
+
+
+def _counter(body: KernelBody, queue: Any) -> Any:
+    place = body.builder.mul(queue, index_constant(_COUNTER_BYTES // 8))
+    return body.builder.gep(body.pointer(body.scratch_slot, I64), [place])

@@ -89,7 +89,9 @@ def test_torch_sees_one_operator() -> None:
     torch.library.opcheck(torch.ops.llmprof.matmul, product, test_utils="test_faketensor")
 
 
-@pytest.mark.parametrize(("shape", "rows"), [((64, 48), 64), ((31, 64), 64), ((64, 64), 31)])
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((64, 48), 64), ((31, 64), 64), ((64, 64), 31), ((64, 2048), 512)]
+)
 def test_what_is_left_to_torch(shape: tuple[int, int], rows: int) -> None:
     assert not matmul_fits(shape, rows)
 

@@ -9,7 +9,15 @@ import torch
 
 from llmprof.engine.kernels.native import KernelBody, compile_kernel
 from llmprof.engine.kernels.vector_ir import F32, VectorCode
-from llmprof.engine.kernels.vector_math import exp2, for_each, join_lanes, larger, silu
+from llmprof.engine.kernels.vector_math import (
+    exp2,
+    for_each,
+    join_lanes,
+    larger,
+    reciprocal,
+    short_exp2,
+    silu,
+)
 
 
 def applied(function: Callable[[VectorCode, Any], Any], numbers: torch.Tensor) -> torch.Tensor:
@@ -37,6 +45,20 @@ def test_exp2_is_exact_to_float32() -> None:
 def test_exp2_ends_before_numbers_that_are_slow_or_infinite() -> None:
     x = torch.tensor([-1e30, -101.0, 200.0, math.inf])
     assert applied(exp2, x).tolist() == [2.0**-100, 2.0**-100, 2.0**127, 2.0**127]
+
+
+def test_short_exp2_is_exact_to_bf16() -> None:
+    x = torch.linspace(-100, 0, 5003)
+    expected = torch.exp2(x.double())
+    error = ((applied(short_exp2, x).double() - expected) / expected).abs().max()
+    assert float(error) < 8e-5  # bf16 keeps 2e-3
+    assert applied(short_exp2, torch.full((17,), -1e30)).tolist() == pytest.approx([2.0**-100] * 17)
+
+
+def test_reciprocals_are_exact_to_float32() -> None:
+    x = torch.cat((torch.logspace(-30, 37, 1001), -torch.logspace(-5, 5, 20)))
+    error = (applied(reciprocal, x).double() * x.double() - 1).abs().max()
+    assert float(error) < 2.5e-7
 
 
 def test_silu() -> None:
