@@ -12,8 +12,9 @@ import torch
 from llmprof.engine.kernels import prefill_pack, prefill_tiles
 from llmprof.engine.kernels.launch import launch, observable
 from llmprof.engine.kernels.native import NativeKernel, compile_kernel
+from llmprof.engine.kernels.prefill_memory import PrefillVariant
 from llmprof.engine.kernels.prefill_pack import block_numbers, pack_blocks
-from llmprof.engine.kernels.prefill_tiles import PrefillVariant, attend_blocks
+from llmprof.engine.kernels.prefill_tiles import attend_blocks
 from llmprof.engine.kernels.tile_blocks import BLOCK
 from llmprof.engine.kernels.tiles import TILE_COLUMNS, tiles_available
 from llmprof.engine.kernels.work_queue import QUEUE_BYTES, clear_queues

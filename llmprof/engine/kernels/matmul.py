@@ -17,9 +17,12 @@ from llmprof.engine.kernels.tile_blocks import (
     BLOCK,
     SHAPES,
     TILE_NUMBERS,
+    block_start,
+    blocks_of,
     multiply_step,
     narrow_pair,
     pairs_of,
+    smaller,
     store_sums,
     transpose_pairs,
     zero_sums,
@@ -140,22 +143,22 @@ def _multiply(body: KernelBody, *, in_features: int, has_bias: bool) -> None:
     sums.align = ROW_BYTES
     tiles = Tiles(code, SHAPES)
     tiles.begin()
-    blocks = _ceil_div(builder, out_features, BLOCK)
+    blocks = blocks_of(builder, out_features)
     groups = builder.udiv(builder.add(blocks, builder.sub(group, index_constant(1))), group)
     stretch = body.integer(_STRETCH)
-    row_blocks = _ceil_div(builder, rows, BLOCK)
+    row_blocks = blocks_of(builder, rows)
     stretches = builder.udiv(
         builder.add(row_blocks, builder.sub(stretch, index_constant(1))), stretch
     )
     with code.loop(index_constant(0), stretches, 1) as turn:
         queue = builder.urem(builder.add(turn.index, body.thread), stretches)
         begin = builder.mul(queue, stretch)
-        own_rows = (begin, _smaller(builder, builder.add(begin, stretch), row_blocks))
+        own_rows = (begin, smaller(builder, builder.add(begin, stretch), row_blocks))
         with each_piece(body, groups, queue) as piece:
             first = builder.mul(piece, group)
             following = builder.add(first, group)
             part = _Piece(
-                (first, _smaller(builder, following, blocks)),
+                (first, smaller(builder, following, blocks)),
                 own_rows,
                 packed,
                 builder.gep(body.pointer(_W, I16), [builder.mul(following, block_numbers)]),
@@ -168,7 +171,7 @@ def _multiply(body: KernelBody, *, in_features: int, has_bias: bool) -> None:
 def _pack_piece(body: KernelBody, piece: _Piece, in_features: int) -> None:
     builder = body.builder
     with body.code.loop(*piece.columns, 1) as each:
-        column = _start(builder, each.index, body.integer(_OUT_FEATURES))
+        column = block_start(builder, each.index, body.integer(_OUT_FEATURES))
         at = builder.mul(column, index_constant(in_features))
         weight = builder.gep(body.pointer(_W, I16), [at])
         _pack(body.code, weight, _tiles_of(builder, piece, each.index, in_features), in_features)
@@ -180,10 +183,10 @@ def _multiply_piece(
     builder, code = body.builder, body.code
     size = index_constant(in_features)
     with code.loop(*piece.rows, 1) as block:
-        row = _start(builder, block.index, body.integer(_ROWS))
+        row = block_start(builder, block.index, body.integer(_ROWS))
         left = builder.gep(body.pointer(_X, I16), [builder.mul(row, size)])
         with code.loop(*piece.columns, 1) as each:
-            column = _start(builder, each.index, body.integer(_OUT_FEATURES))
+            column = block_start(builder, each.index, body.integer(_OUT_FEATURES))
             right = _tiles_of(builder, piece, each.index, in_features)
             coming = _coming(builder, piece, block.index, each.index, in_features)
             zero_sums(tiles)
@@ -256,20 +259,3 @@ def _write(body: KernelBody, sums: Any, row: Any, column: Any, *, has_bias: bool
             halves = [code.add(total, more) for total, more in zip(halves, added, strict=True)]
         place = builder.mul(out_features, index_constant(nth))
         wide.store_raw(narrow_pair(code, *halves), y, place)
-
-
-def _start(builder: Any, block: Any, count: Any) -> Any:
-    """Of a block of 32: the last one ends where the rows do."""
-    return _smaller(
-        builder,
-        builder.mul(block, index_constant(BLOCK)),
-        builder.sub(count, index_constant(BLOCK)),
-    )
-
-
-def _smaller(builder: Any, a: Any, b: Any) -> Any:
-    return builder.select(builder.icmp_signed("<", a, b), a, b)
-
-
-def _ceil_div(builder: Any, count: Any, size: int) -> Any:
-    return builder.udiv(builder.add(count, index_constant(size - 1)), index_constant(size))

@@ -6,98 +6,41 @@ a near cache. Lane i of every vector is query i: see `prefill_pack`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from llvmlite import ir
 
 from llmprof.engine.kernels.native import KernelBody
+from llmprof.engine.kernels.prefill_memory import CHUNK_TOKENS, PrefillMemory, PrefillVariant
 from llmprof.engine.kernels.prefill_pack import block_numbers
 from llmprof.engine.kernels.tile_blocks import (
     BLOCK,
     SHAPES,
     TILE_NUMBERS,
+    block_start,
+    blocks_of,
     load_sums,
     multiply_step,
     narrow_pair,
     pairs_of,
+    smaller,
     store_sums,
     transpose_pairs,
     zero_sums,
 )
 from llmprof.engine.kernels.tile_sources import interleaved
 from llmprof.engine.kernels.tiles import ROW_BYTES, TILE_COLUMNS, TILE_ROWS, Tiles
-from llmprof.engine.kernels.vector_ir import F32, I16, I32, LANES, index_constant
+from llmprof.engine.kernels.vector_ir import I16, I32, LANES, index_constant
 from llmprof.engine.kernels.vector_math import LOG2_E, exp2, join_all, larger, short_exp2
 from llmprof.engine.kernels.work_queue import each_piece
 
 QUERY, PACKED, OUT, SEQUENCES, NEW_TOKENS, CACHED_TOKENS, ROW_STRIDE, NUM_ARGUMENTS = range(8)
 """The stride in numbers, of the rows of queries."""
 
-_CHUNK_TOKENS: Final = 256
 _LEAST_SCORE: Final = -1e30
 """Of what a query must not see: finite, so that no difference of two is a NaN."""
 _HALVES: Final = (0, LANES)
 _UNROLLED: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillVariant:
-    """Everything that the code depends on."""
-
-    kv_heads: int
-    group: int
-    head_dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """Of one thread; the first four have a part for each head of the group."""
-
-    queries: Any
-    """bf16 right-hand tiles, [head_dim / 32, 2] for the halves of the queries."""
-    peaks: Any
-    """float32 [32]: the largest score so far, times `_factor`."""
-    masses: Any
-    """float32 [32]: the sum of probabilities relative to it."""
-    sums: Any
-    """float32 [head_dim, 32]: of values weighted by them."""
-    scores: Any
-    """float32 [chunk, 32]."""
-    weights: Any
-    """bf16 right-hand tiles of probabilities, [chunk / 32, 2]."""
-
-    @classmethod
-    def reserve(cls, builder: Any, variant: PrefillVariant) -> "_Memory":
-        group, lanes = variant.group, BLOCK
-        numbers = (
-            (I16, group * lanes * variant.head_dim),
-            (F32, group * lanes),
-            (F32, group * lanes),
-            (F32, group * lanes * variant.head_dim),
-            (F32, _CHUNK_TOKENS * lanes),
-            (I16, _CHUNK_TOKENS * lanes),
-        )
-        parts = [builder.alloca(element, size=index_constant(count)) for element, count in numbers]
-        for part in parts:
-            part.align = ROW_BYTES
-        queries, peaks, masses, sums, scores, weights = parts
-        return cls(queries, peaks, masses, sums, scores, weights)
-
-    def of_head(self, builder: Any, head: Any, variant: PrefillVariant) -> "_Memory":
-        """The parts of a head of the group."""
-
-        def own(part: Any, size: int) -> Any:
-            return builder.gep(part, [builder.mul(head, index_constant(BLOCK * size))])
-
-        return _Memory(
-            own(self.queries, variant.head_dim),
-            own(self.peaks, 1),
-            own(self.masses, 1),
-            own(self.sums, variant.head_dim),
-            self.scores,
-            self.weights,
-        )
 
 
 def attend_blocks(body: KernelBody, *, variant: PrefillVariant) -> None:
@@ -105,22 +48,17 @@ def attend_blocks(body: KernelBody, *, variant: PrefillVariant) -> None:
     builder, code = body.builder, body.code
     new, cached = body.integer(NEW_TOKENS), body.integer(CACHED_TOKENS)
     pairs = builder.mul(body.integer(SEQUENCES), index_constant(variant.kv_heads))
-    blocks = _blocks(builder, new)
-    memory = _Memory.reserve(builder, variant)
+    blocks = blocks_of(builder, new)
+    memory = PrefillMemory.reserve(builder, variant)
     tiles = Tiles(code, SHAPES)
     tiles.begin()
     with each_piece(body, builder.mul(pairs, blocks)) as piece:
         pair = builder.urem(piece, pairs)
         nth = builder.sub(builder.sub(blocks, builder.udiv(piece, pairs)), index_constant(1))
-        # the last block ends where the queries do, and may do some of the one before it again
-        first = _smaller(
-            builder,
-            builder.mul(nth, index_constant(BLOCK)),
-            builder.sub(new, index_constant(BLOCK)),
-        )
+        first = block_start(builder, nth, new)
         position = builder.add(cached, first)
-        seen = _blocks(builder, builder.add(position, index_constant(BLOCK)))
-        tokens = builder.mul(_blocks(builder, builder.add(cached, new)), pair)
+        seen = blocks_of(builder, builder.add(position, index_constant(BLOCK)))
+        tokens = builder.mul(blocks_of(builder, builder.add(cached, new)), pair)
         at = builder.mul(tokens, index_constant(block_numbers(variant.head_dim)))
         packed = builder.gep(body.pointer(PACKED, I16), [at])
         sequence = builder.udiv(pair, index_constant(variant.kv_heads))
@@ -130,9 +68,9 @@ def attend_blocks(body: KernelBody, *, variant: PrefillVariant) -> None:
         with _each_head(code, variant) as each:
             own = memory.of_head(builder, each.index, variant)
             _begin(body, own, row, builder.add(head, each.index), variant)
-        per_chunk = _CHUNK_TOKENS // BLOCK
+        per_chunk = CHUNK_TOKENS // BLOCK
         with code.loop(index_constant(0), seen, per_chunk) as chunk:
-            stop = _smaller(builder, builder.add(chunk.index, index_constant(per_chunk)), seen)
+            stop = smaller(builder, builder.add(chunk.index, index_constant(per_chunk)), seen)
             with _each_head(code, variant) as each:
                 own = memory.of_head(builder, each.index, variant)
                 _attend_chunk(body, tiles, own, packed, (chunk.index, stop), position, variant)
@@ -146,7 +84,9 @@ def _each_head(code: Any, variant: PrefillVariant) -> Any:
     return code.loop(index_constant(0), index_constant(variant.group), 1)
 
 
-def _begin(body: KernelBody, memory: _Memory, row: Any, head: Any, variant: PrefillVariant) -> None:
+def _begin(
+    body: KernelBody, memory: PrefillMemory, row: Any, head: Any, variant: PrefillVariant
+) -> None:
     """Queries as tiles, and nothing seen yet."""
     builder, code = body.builder, body.code
     stride = body.integer(ROW_STRIDE)
@@ -175,7 +115,7 @@ def _begin(body: KernelBody, memory: _Memory, row: Any, head: Any, variant: Pref
 def _attend_chunk(
     body: KernelBody,
     tiles: Tiles,
-    memory: _Memory,
+    memory: PrefillMemory,
     packed: Any,
     blocks: tuple[Any, Any],
     position: Any,
@@ -198,7 +138,7 @@ def _attend_chunk(
 def _score(
     body: KernelBody,
     tiles: Tiles,
-    memory: _Memory,
+    memory: PrefillMemory,
     packed: Any,
     count: Any,
     variant: PrefillVariant,
@@ -216,7 +156,7 @@ def _score(
         store_sums(tiles, builder.gep(memory.scores, [at]), builder)
 
 
-def _hide(body: KernelBody, memory: _Memory, token: Any, rows: Any, position: Any) -> None:
+def _hide(body: KernelBody, memory: PrefillMemory, token: Any, rows: Any, position: Any) -> None:
     """From the first query's own token on, later queries see more than earlier ones."""
     builder, code = body.builder, body.code
     visible = builder.add(builder.sub(position, token), index_constant(1))
@@ -235,7 +175,9 @@ def _hide(body: KernelBody, memory: _Memory, token: Any, rows: Any, position: An
             code.store(kept, memory.scores, at, "fp32")
 
 
-def _move_peaks(body: KernelBody, memory: _Memory, rows: Any, variant: PrefillVariant) -> list[Any]:
+def _move_peaks(
+    body: KernelBody, memory: PrefillMemory, rows: Any, variant: PrefillVariant
+) -> list[Any]:
     """Raise the peaks to a chunk's scores: what sums and masses decay by."""
     builder, code = body.builder, body.code
     before = [code.load(memory.peaks, index_constant(half), "fp32") for half in _HALVES]
@@ -257,7 +199,7 @@ def _move_peaks(body: KernelBody, memory: _Memory, rows: Any, variant: PrefillVa
 
 def _weigh(
     body: KernelBody,
-    memory: _Memory,
+    memory: PrefillMemory,
     rows: Any,
     decays: Sequence[Any],
     variant: PrefillVariant,
@@ -303,7 +245,7 @@ def _weigh(
 def _add_values(
     body: KernelBody,
     tiles: Tiles,
-    memory: _Memory,
+    memory: PrefillMemory,
     packed: Any,
     count: Any,
     variant: PrefillVariant,
@@ -323,7 +265,7 @@ def _add_values(
 
 
 def _finish(
-    body: KernelBody, memory: _Memory, row: Any, head: Any, variant: PrefillVariant
+    body: KernelBody, memory: PrefillMemory, row: Any, head: Any, variant: PrefillVariant
 ) -> None:
     """The attended values, query by query."""
     builder, code, size = body.builder, body.code, variant.head_dim
@@ -363,11 +305,3 @@ def _factor(variant: PrefillVariant) -> float:
 def _at(builder: Any, row: Any, half: int) -> Any:
     """Of half a row of [rows, 32]."""
     return builder.add(builder.mul(row, index_constant(BLOCK)), index_constant(half))
-
-
-def _blocks(builder: Any, count: Any) -> Any:
-    return builder.udiv(builder.add(count, index_constant(BLOCK - 1)), index_constant(BLOCK))
-
-
-def _smaller(builder: Any, a: Any, b: Any) -> Any:
-    return builder.select(builder.icmp_signed("<", a, b), a, b)

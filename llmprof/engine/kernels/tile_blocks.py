@@ -100,3 +100,21 @@ def _sum_addresses(block: Any, builder: Any) -> list[tuple[int, Any]]:
         for i, row in enumerate(_SUMS)
         for j, tile in enumerate(row)
     ]
+
+
+def blocks_of(builder: Any, count: Any) -> Any:
+    """Blocks of 32 that hold so many."""
+    return builder.udiv(builder.add(count, index_constant(BLOCK - 1)), index_constant(BLOCK))
+
+
+def block_start(builder: Any, block: Any, count: Any) -> Any:
+    """Of one of the blocks that hold `count`, 32 or more: the last one ends where they do.
+
+    It may do some of the one before it again, to the same result.
+    """
+    wanted = builder.mul(block, index_constant(BLOCK))
+    return smaller(builder, wanted, builder.sub(count, index_constant(BLOCK)))
+
+
+def smaller(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
