@@ -7,6 +7,7 @@ from llmprof.costs.cache_access import kv_access
 from llmprof.engine.attention import Attention, FlashAttention, StandardAttention
 from llmprof.engine.attention.decode_kernels import find_decode_kernel
 from llmprof.engine.attention.flash import many_tokens_folded, many_tokens_native
+from llmprof.engine.attention.prefill_kernels import find_prefill_kernel
 from llmprof.engine.kv_cache import KvCache, KvPool, NoCache
 from llmprof.engine.step_batch import StepBatch
 from llmprof.schema.cost import KvAccess, KvRead
@@ -108,6 +109,51 @@ def test_without_a_cache(attention: Attention) -> None:
     scattered = Scattered.of(3, 9, 16, seed=0)
     talk = Conversation(NoCache(), 3, seed=3)
     talk.check(attention, scattered.step([(0, 1), (0, 9), (0, 4)]), [1, 9, 4])
+
+
+WIDE = decoder("wide", 1, 192, 48, 6, 2, 50, head_dim=32)
+OWN = FlashAttention(find_decode_kernel("cpu"), find_prefill_kernel("cpu"))
+
+
+def attended_in_bf16(attention: Attention, cache: KvCache, steps: list[StepBatch]) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(5)
+    outputs = []
+    for step in steps:
+        fused = torch.randn(step.num_rows, 6 + 2 * 2, 32, generator=generator).bfloat16()
+        cache.begin_step(step)
+        attention.begin_step(step)
+        cache.append(0, fused[:, 6:].view(-1, 2, 2, 32), step)
+        outputs.append(attention(fused[:, :6], cache, 0, step))
+    return torch.cat(outputs).float()
+
+
+@pytest.mark.parametrize("layout", ["none", "contiguous", "paged"])
+def test_prompts_in_bf16_by_our_kernel_and_by_torchs(layout: str) -> None:
+    """Whole prompts, then pieces after 70 tokens; the short ones are torch's on both sides."""
+    if layout == "contiguous":
+        steps = [side_by_side(2, 0, 70, 150), side_by_side(2, 70, 45, 150)]
+    else:
+        scattered = Scattered.of(3, 150, 16, seed=3)
+        steps = [scattered.step([(0, 33), (0, 5), (0, 70)])]
+        if layout == "paged":
+            steps.append(scattered.step([(33, 1), (5, 64), (70, 40)]))
+
+    def cache() -> KvCache:
+        if layout == "none":
+            return NoCache()
+        blocks, tokens = (2, 150) if layout == "contiguous" else (scattered.num_blocks, 16)
+        return KvPool(
+            WIDE,
+            num_blocks=blocks,
+            block_tokens=tokens,
+            kv_dtype="bf16",
+            dtype=torch.bfloat16,
+            device="cpu",
+        )
+
+    ours = attended_in_bf16(OWN, cache(), steps)
+    torchs = attended_in_bf16(FlashAttention(), cache(), steps)
+    torch.testing.assert_close(ours, torchs, atol=2e-2, rtol=0)
 
 
 @pytest.mark.parametrize("past", [0, 3])
