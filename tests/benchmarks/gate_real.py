@@ -66,7 +66,7 @@ def _settings(tolerance: float, threads: int | None) -> dict[str, object]:
     return {
         "weights": {"dtype": "bf16"},
         "execution": {"threads": threads},
-        "workload": {"prompt_tokens": 256, "output_tokens": 16},
+        "workload": {"prompt_tokens": 256, "output_tokens": 8},
         "gate": {
             "tolerance": tolerance,
             "metrics": [{"name": name, "tolerance": tolerance} for name in TIMED],
