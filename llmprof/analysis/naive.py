@@ -1,6 +1,7 @@
 """Two forecasts that need no ledger, beside which a prediction has to prove itself."""
 
 from llmprof.analysis.rates import Rates
+from llmprof.costs.roofline import compute_s
 from llmprof.schema.cost import StepCost
 from llmprof.schema.prediction import NaiveForecasts
 
@@ -21,5 +22,5 @@ def naive_forecasts(
 
 def bare_roofline_s(cost: StepCost, rates: Rates) -> float:
     """The longer of all required bytes and all FLOPs of the step at the ceilings."""
-    compute_s = sum(op.flops / rates.flops_per_s(op.compute_dtype) for op in cost.ops)
-    return max(cost.traffic.required / rates.read_bytes_per_s, compute_s)
+    bytes_s = cost.traffic.required / rates.read_bytes_per_s
+    return max(bytes_s, compute_s(cost, rates.flops_per_s))

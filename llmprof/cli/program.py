@@ -14,6 +14,7 @@ from llmprof.cli.generate import generate
 from llmprof.cli.inspect import inspect
 from llmprof.cli.ls import ls
 from llmprof.cli.ncu import ncu
+from llmprof.cli.plan import plan
 from llmprof.cli.predict import predict
 from llmprof.cli.quality import quality
 from llmprof.cli.report import report
@@ -42,6 +43,7 @@ for command in (
     sweep,
     compare,
     predict,
+    plan,
     inspect,
     generate,
     ceilings,

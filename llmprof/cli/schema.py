@@ -18,6 +18,7 @@ from llmprof.schema.inspection import Inspection
 from llmprof.schema.listing import Listing
 from llmprof.schema.ncu import NcuComparison
 from llmprof.schema.noise import NoiseFloor
+from llmprof.schema.plan import Plan
 from llmprof.schema.prediction import Prediction
 from llmprof.schema.quality import Quality
 from llmprof.schema.record import Record, Setting
@@ -33,6 +34,7 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "gate": GateResult,
     "noise": NoiseFloor,
     "inspection": Inspection,
+    "plan": Plan,
     "generation": Generation,
     "ceilings": Ceilings,
     "quality": Quality,

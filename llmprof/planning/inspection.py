@@ -94,8 +94,8 @@ def inspect_model(
         prefill_cost=prefill,
         decode_cost=decode,
         caveats=(
-            *_weight_caveats(source, manifest),
-            *_model_caveats(model),
+            *weight_caveats(source, manifest),
+            *model_caveats(model),
             *_kv_caveats(kv_dtype, compute_dtype),
         ),
     )
@@ -212,7 +212,8 @@ def _bytes_by_dtype(manifest: WeightManifest) -> dict[str, int]:
     return by_dtype
 
 
-def _weight_caveats(source: ModelSource, manifest: WeightManifest) -> tuple[Caveat, ...]:
+def weight_caveats(source: ModelSource, manifest: WeightManifest) -> tuple[Caveat, ...]:
+    """What is not known of stored bytes, or differs once they are loaded."""
     packed = [dtype for dtype in _bytes_by_dtype(manifest) if dtype not in _FLOAT_DTYPES]
     on_paper = Caveat(
         code="on-paper",
@@ -232,8 +233,8 @@ def _weight_caveats(source: ModelSource, manifest: WeightManifest) -> tuple[Cave
     return () if source.has_weights else (on_paper,)
 
 
-def _model_caveats(model: ModelConfig) -> tuple[Caveat, ...]:
-    """What the figures leave out or assume."""
+def model_caveats(model: ModelConfig) -> tuple[Caveat, ...]:
+    """What the figures of every plan leave out or assume."""
     found = []
     if any(layer.mlp.kind == "experts" for layer, _ in model.kinds):
         found.append(

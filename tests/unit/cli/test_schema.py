@@ -12,6 +12,7 @@ NAMES = [
     "gate",
     "noise",
     "inspection",
+    "plan",
     "generation",
     "ceilings",
     "quality",

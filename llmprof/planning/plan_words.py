@@ -1,0 +1,117 @@
+"""A plan's sum with its numbers in it, and what the plan takes for granted."""
+
+from llmprof import units
+from llmprof.costs.linear_state import state_bytes_per_sequence
+from llmprof.planning.capacity import Capacity
+from llmprof.planning.decode_forecast import has_compute_roof
+from llmprof.schema.layers import LatentAttention
+from llmprof.schema.measurement import Caveat, Source
+from llmprof.schema.plan import PlanRates
+from llmprof.schema.settings import BatchingPolicy, KvLayout
+
+
+
+def capacity_formula(capacity: Capacity, reserve_bytes: int, tokens: int) -> str:
+    """Every number to the byte, so that a reader can check the sum."""
+    sequences = capacity.most_sequences(tokens)
+    activations = capacity.activation_bytes(max(1, sequences), tokens)
+    room = capacity.budget_bytes - capacity.weight_bytes - activations
+    each = capacity.sequence_bytes(tokens)
+    exact = units.exact
+    sum_ = (
+        f"{exact(capacity.budget_bytes + reserve_bytes)} device - {exact(reserve_bytes)} reserve - "
+        f"{exact(capacity.weight_bytes)} weights - {exact(activations)} activations = "
+        f"{exact(room)} bytes for the cache"
+    )
+    if room < each:
+        return f"{sum_}; one sequence of {exact(tokens)} tokens takes {exact(each)}: none fits"
+    if not each:
+        return f"{sum_}; nothing is cached: {exact(sequences)} sequences"
+    return f"{sum_} / {exact(each)} per sequence of {exact(tokens)} tokens = {exact(sequences)} sequences"
+
+
+def assumptions(
+    capacity: Capacity, rates: PlanRates | None, price_per_hour: float | None
+) -> tuple[str, ...]:
+    """In the order in which they matter."""
+    found = [_room(capacity), _activations(capacity)]
+    if capacity.devices > 1:
+        found.append(
+            f"Sizes are those of one of {capacity.devices} devices; activations count whole on each"
+        )
+    if rates is not None:
+        found.append(_speed(capacity, rates))
+    if price_per_hour is not None:
+        found.append(
+            "Cost is of output tokens with every seat taken at a full context and no time for "
+            "prefill: the least it can be"
+        )
+    return tuple(found)
+
+
+def _room(capacity: Capacity) -> str:
+    match capacity.options.kv_layout:
+        case KvLayout.NONE:
+            return "Without a cache every step computes its whole context again"
+        case KvLayout.CONTIGUOUS:
+            return "Every sequence reserves its whole context at once (kv_cache.layout: contiguous)"
+        case KvLayout.PAGED:
+            block = capacity.options.block_tokens
+            return (
+                f"Sequences hold whole blocks of {block} tokens (kv_cache.layout: paged), and all of "
+                "them are at their full context at the same time"
+            )
+
+
+def _activations(capacity: Capacity) -> str:
+    attention = capacity.options.attention.value
+    if capacity.policy is BatchingPolicy.STATIC or capacity.options.kv_layout is KvLayout.NONE:
+        return (
+            f"Activations are those of one prefill of all sequences at their full context with "
+            f"{attention} attention (batching.policy: static)"
+        )
+    return (
+        f"Activations are those of a step with {units.exact(capacity.max_step_tokens)} prompt tokens "
+        f"at most (batching.max_step_tokens), {attention} attention and a row of logits per sequence"
+    )
+
+
+def _speed(capacity: Capacity, rates: PlanRates) -> str:
+    origin = "the datasheet" if rates.source is Source.DATASHEET else "the bandwidth that was given"
+    between = "; no time between devices" if capacity.devices > 1 else ""
+    return (
+        f"Speed is the least time of a decode step at {origin} "
+        f"({units.bytes_per_s(rates.read_bytes_per_s)}): nothing was measured, and real engines reach "
+        f"a part of it{between}"
+    )
+
+
+def plan_caveats(capacity: Capacity, rates: PlanRates | None) -> tuple[Caveat, ...]:
+    """What a reader must know to read the plan right."""
+    found = []
+    dtype = capacity.options.compute_dtype
+    if rates is not None and not has_compute_roof(rates, dtype):
+        found.append(
+            Caveat(
+                code="no-compute-roof",
+                message=f"No {dtype} rate is stated for {rates.name}: speeds leave arithmetic out, and "
+                "are too high where a large batch is bound by it",
+            )
+        )
+    latent = any(isinstance(kind.attention, LatentAttention) for kind, _ in capacity.model.kinds)
+    number = capacity.options.kv_bytes_per_number
+    if latent and not float(number).is_integer():
+        found.append(
+            Caveat(
+                code="latent-scales",
+                message="Scales of an int8 cache are counted per head dim, which a latent does not have",
+            )
+        )
+    if state_bytes_per_sequence(capacity.model) and capacity.devices > 1:
+        found.append(
+            Caveat(
+                code="shared-states",
+                message="States of linear layers are taken to be shared out evenly over the devices",
+            )
+        )
+    return tuple(found)

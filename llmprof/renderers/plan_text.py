@@ -1,0 +1,79 @@
+"""A plan in the terminal: the sum, the tables, the assumptions."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from llmprof import units
+from llmprof.renderers.plan_tables import impossible_lines, tables
+from llmprof.renderers.plan_words import asked_line, headline, memory_line, rates_line, title
+from llmprof.renderers.tables import Table
+from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.verification_words import verification_lines
+from llmprof.renderers.wording import one_line
+from llmprof.schema.plan import Plan
+
+
+def print_plan(plan: Plan, console: Console, *, written: Sequence[str] = ()) -> None:
+    """Nothing is wider than the console, but for tables that cannot be made narrower."""
+    _print(_facts(plan), console)
+    for table in tables(plan):
+        console.print()
+        _print([Text(table.caption, "bold")], console)
+        console.print(_rich(table))
+    console.print()
+    _print(_notes(plan, written), console)
+
+
+def _print(lines: Sequence[Text], console: Console) -> None:
+    for line in wrap_all(lines, console.width):
+        console.print(line)
+
+
+def _facts(plan: Plan) -> list[Text]:
+    each = " on each device" if plan.devices > 1 else ""
+    found = [
+        Text(title(plan), "bold"),
+        Text(headline(plan), "bold green" if plan.effects[0].sequences else "bold yellow"),
+        *(
+            Text(asked_line(plan, point), "green" if point.fits else "yellow")
+            for point in plan.asked
+        ),
+        Text(),
+        _fact("memory", memory_line(plan)),
+        Text(f"  {plan.capacity_formula}"),
+        _fact("KV per token", f"{units.exact(plan.kv_bytes_per_token)} bytes{each}"),
+        Text(f"  {plan.kv_formula}"),
+        Text(f"  {plan.context_formula}"),
+    ]
+    line = rates_line(plan)
+    return [*found, _fact("rates", line)] if line else found
+
+
+def _fact(name: str, fact: str) -> Text:
+    return Text.assemble((f"{name:14}", "bold"), fact)
+
+
+def _rich(table: Table) -> RichTable:
+    drawn = RichTable(box=None, pad_edge=False)
+    for index, column in enumerate(table.columns):
+        left = index == 0 or index in table.prose
+        drawn.add_column(column, justify="left" if left else "right", no_wrap=True)
+    for row in table.rows:
+        drawn.add_row(*row)
+    return drawn
+
+
+def _notes(plan: Plan, written: Sequence[str]) -> list[Text]:
+    notes = [Text(line, "bold") for line in verification_lines(plan)]
+    notes += [Text(f"Assumed: {text}.") for text in plan.assumptions]
+    notes += [Text(line) for line in impossible_lines(plan)]
+    for caveat in plan.caveats:
+        remedy = f" {caveat.remedy}" if caveat.remedy else ""
+        notes.append(Text(f"Note: {one_line(caveat.message)}.{remedy}"))
+    notes += [Text(f"written: {path}") for path in written]
+    if not written:
+        notes.append(Text("next: -o plan.html draws the frontier (.md .json .png .svg .pdf)"))
+    return notes
