@@ -135,7 +135,9 @@ def plan(
     """
     config = load_settings(model, {"device": device}, sets or [])
     _refuse_other_keys(sets or [], (*_KEYS, *_VERIFY_KEYS) if verify else _KEYS)
-    request = _request(config, memory, device_name, bandwidth, reserve, price_per_hour, (context, batch))
+    request = _request(
+        config, memory, device_name, bandwidth, reserve, price_per_hour, (context, batch)
+    )
     outputs = [Path(path) for path in output or []]
     _check_outputs(outputs, force=force)
     source = resolve_model(config.model, weights=config.weights.source)
@@ -171,7 +173,9 @@ def _request(
     stated = sheet.memory_bytes if sheet else None
     device_bytes = size_bytes("--memory", memory) if memory else stated
     if device_bytes is None:
-        where = f"the datasheet of {sheet.name} states no memory" if sheet else "a plan needs a size"
+        where = (
+            f"the datasheet of {sheet.name} states no memory" if sheet else "a plan needs a size"
+        )
         raise InputError(where, remedy='Give --memory 24GB or --device-name "H100 SXM"')
     rates = _rates(sheet, bandwidth)
     if price_per_hour is not None and rates is None:
@@ -223,7 +227,13 @@ def _check_outputs(outputs: Sequence[Path], *, force: bool) -> None:
 
 
 def _verified(
-    source: ModelSource, config: RunConfig, request: PlanRequest, tool: Tool, vary: str, *, quiet: bool
+    source: ModelSource,
+    config: RunConfig,
+    request: PlanRequest,
+    tool: Tool,
+    vary: str,
+    *,
+    quiet: bool,
 ) -> Plan:
     from llmprof.experiments.plan_verification import verified_plan
 

@@ -31,7 +31,9 @@ def decode_forecast(
     memory_s = read / rates.read_bytes_per_s
     dtypes = {op.compute_dtype for op in cost.ops if op.flops}
     known = dtypes <= set(rates.flops_per_s)
-    arithmetic_s = compute_s(cost, lambda dtype: rates.flops_per_s.get(dtype, 1.0)) if known else 0.0
+    arithmetic_s = (
+        compute_s(cost, lambda dtype: rates.flops_per_s.get(dtype, 1.0)) if known else 0.0
+    )
     step_s = max(memory_s, arithmetic_s / capacity.devices)
     per_s = sequences / step_s
     return PlannedDecode(

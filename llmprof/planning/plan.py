@@ -20,10 +20,11 @@ from llmprof.planning.formats import (
 from llmprof.planning.inspection import model_caveats, weight_caveats
 from llmprof.planning.kv_formula import context_formula, token_formula
 from llmprof.planning.plan_words import assumptions, capacity_formula, plan_caveats
-from llmprof.schema.measurement import Source
+from llmprof.schema.measurement import Caveat, Source
+from llmprof.schema.model import WeightManifest
 from llmprof.schema.plan import MemorySplit, Plan, PlannedDecode, PlanPoint, PlanRates
 from llmprof.schema.run import Tool
-from llmprof.schema.settings import BatchingPolicy, RunConfig
+from llmprof.schema.settings import BatchingPolicy, Quantization, RunConfig
 
 _DEFAULT_REFERENCE: Final = 8192
 _DEFAULT_CONTEXTS: Final = 8
@@ -80,6 +81,7 @@ def make_plan(source: ModelSource, config: RunConfig, request: PlanRequest, *, t
         devices=capacity.devices,
         weight_format=weight_format(capacity.weights),
         kv_dtype=kv_dtype_of(config, dtype),
+        compute_dtype=dtype,
         memory=_split(capacity, request, reference),
         rates=request.rates,
         price_per_hour=request.price_per_hour,
@@ -90,8 +92,7 @@ def make_plan(source: ModelSource, config: RunConfig, request: PlanRequest, *, t
         capacity_formula=capacity_formula(capacity, request.reserve_bytes, reference),
         by_context=tuple(_by_context(capacity, tokens, request) for tokens in contexts),
         by_sequences=tuple(
-            _by_sequences(capacity, count, request)
-            for count in request.batches or _DEFAULT_BATCHES
+            _by_sequences(capacity, count, request) for count in request.batches or _DEFAULT_BATCHES
         ),
         asked=tuple(
             _point(capacity, count, tokens, "asked", request)
@@ -101,11 +102,19 @@ def make_plan(source: ModelSource, config: RunConfig, request: PlanRequest, *, t
         effects=effects(question),
         assumptions=assumptions(capacity, request.rates, request.price_per_hour),
         caveats=(
-            *weight_caveats(source, capacity.weights),
+            *_weight_caveats(source, config, capacity.weights),
             *model_caveats(model),
             *plan_caveats(capacity, request.rates),
         ),
     )
+
+
+def _weight_caveats(
+    source: ModelSource, config: RunConfig, weights: WeightManifest
+) -> tuple[Caveat, ...]:
+    """What the engine packs itself, it keeps packed."""
+    packs = config.weights.quantization is not Quantization.NONE
+    return () if packs else weight_caveats(source, weights)
 
 
 def make_capacity(source: ModelSource, config: RunConfig, request: PlanRequest) -> Capacity:

@@ -10,7 +10,6 @@ from llmprof.schema.plan import PlanRates
 from llmprof.schema.settings import BatchingPolicy, KvLayout
 
 
-
 def capacity_formula(capacity: Capacity, reserve_bytes: int, tokens: int) -> str:
     """Every number to the byte, so that a reader can check the sum."""
     sequences = capacity.most_sequences(tokens)

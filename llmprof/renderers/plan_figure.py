@@ -79,7 +79,9 @@ def _draw_speed(panel: "Axes", timed: list[PlanPoint]) -> None:
     )
     each = [one.output_tokens_per_s_per_sequence for one in decodes]
     panel.plot(contexts, each, color=_COLORS[-1], marker="D", linestyle="--", markersize=4)
-    panel.annotate("all sequences", (contexts[0], decodes[0].output_tokens_per_s), size=8, va="bottom")
+    panel.annotate(
+        "all sequences", (contexts[0], decodes[0].output_tokens_per_s), size=8, va="bottom"
+    )
     panel.annotate("each", (contexts[0], each[0]), size=8, va="bottom")
     _label(panel, "output tok/s, predicted at the roof")
     panel.set_title("Decode with every seat taken", size=9, loc="left")

@@ -6,7 +6,7 @@ from llmprof.renderers.wording import one_line
 from llmprof.schema.plan import Plan, PlanEffect, PlannedDecode, PlanPoint
 
 _NONE = "-"
-_DECODE_COLUMNS = ("output tok/s", "each", "bound")
+_DECODE_COLUMNS = ("tok/s", "each", "bound")
 
 
 def tables(plan: Plan) -> tuple[Table, ...]:
@@ -139,7 +139,7 @@ def _of_speed(plan: Plan) -> str:
 def _columns(plan: Plan) -> tuple[str, ...]:
     if plan.rates is None:
         return ()
-    return (*_DECODE_COLUMNS, *(("per 1M tok",) if plan.price_per_hour is not None else ()))
+    return (*_DECODE_COLUMNS, *(("per 1M",) if plan.price_per_hour is not None else ()))
 
 
 def _decode_cells(plan: Plan, decode: PlannedDecode | None) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from llmprof import units
@@ -22,7 +21,8 @@ def print_plan(plan: Plan, console: Console, *, written: Sequence[str] = ()) -> 
     for table in tables(plan):
         console.print()
         _print([Text(table.caption, "bold")], console)
-        console.print(_rich(table))
+        for line in _lines(table):
+            console.print(line, soft_wrap=True)  # a narrow terminal breaks lines, and loses none
     console.print()
     _print(_notes(plan, written), console)
 
@@ -56,14 +56,19 @@ def _fact(name: str, fact: str) -> Text:
     return Text.assemble((f"{name:14}", "bold"), fact)
 
 
-def _rich(table: Table) -> RichTable:
-    drawn = RichTable(box=None, pad_edge=False)
-    for index, column in enumerate(table.columns):
-        left = index == 0 or index in table.prose
-        drawn.add_column(column, justify="left" if left else "right", no_wrap=True)
-    for row in table.rows:
-        drawn.add_row(*row)
-    return drawn
+def _lines(table: Table) -> list[Text]:
+    rows = (table.columns, *table.rows)
+    widths = [max(len(row[index]) for row in rows) for index in range(len(table.columns))]
+    left = {0, *table.prose}
+    padded = [
+        [
+            cell.ljust(width) if index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in rows
+    ]
+    header, *others = ("  ".join(cells).rstrip() for cells in padded)
+    return [Text(header, "dim"), *map(Text, others)]
 
 
 def _notes(plan: Plan, written: Sequence[str]) -> list[Text]:

@@ -67,17 +67,10 @@ def rates_line(plan: Plan) -> str | None:
     rates = plan.rates
     if rates is None:
         return None
-    peak = rates.flops_per_s.get(_compute_dtype(plan))
-    dense = f", {_compute_dtype(plan)} {units.flops_per_s(peak)}" if peak else ""
+    peak = rates.flops_per_s.get(plan.compute_dtype)
+    dense = f", {plan.compute_dtype} {units.flops_per_s(peak)}" if peak else ""
     origin = f" ({one_line(rates.document)})" if rates.document else " (as given)"
     return f"{one_line(rates.name)}: {units.bytes_per_s(rates.read_bytes_per_s)}{dense}{origin}"
-
-
-def _compute_dtype(plan: Plan) -> str:
-    """Of the rate to show: the widest that the plan can compute in."""
-    assert plan.rates is not None
-    wanted = plan.settings.weights.dtype.value
-    return wanted if wanted in plan.rates.flops_per_s else "bf16"
 
 
 def asked_line(plan: Plan, point: PlanPoint) -> str:

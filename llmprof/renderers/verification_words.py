@@ -19,7 +19,9 @@ def verification_lines(plan: Plan) -> tuple[str, ...]:
 
 def _failure(check: PlanVerification) -> str:
     unit = "batch" if check.varied == "batch" else "prompt tokens"
-    predicted = f"predicted first out of memory at {unit} {units.exact(check.predicted_first_failure)}"
+    predicted = (
+        f"predicted first out of memory at {unit} {units.exact(check.predicted_first_failure)}"
+    )
     if check.real_first_failure is None:
         return f"{predicted.capitalize()}; {check.reason or 'none was found'}."
     off = check.real_first_failure - check.predicted_first_failure

@@ -151,6 +151,8 @@ class Plan(Record):
     """That share out every layer (tensor parallel); every size is that of one of them."""
     weight_format: str
     kv_dtype: str
+    compute_dtype: str
+    """Of the arithmetic: fp32, bf16 or fp16."""
     memory: MemorySplit
     rates: PlanRates | None
     price_per_hour: NonNegativeFloat | None

@@ -1,0 +1,181 @@
+"""Plans of public models against sums done by hand."""
+
+import pytest
+
+from llmprof.architectures.source import ModelSource, resolve_model
+from llmprof.errors import InputError
+from llmprof.planning.capacity import Capacity
+from llmprof.planning.plan import PlanRequest, default_contexts, make_capacity, make_plan
+from llmprof.schema.measurement import Source
+from llmprof.schema.plan import DecodeBound, Plan, PlanEffect, PlanRates
+from llmprof.schema.run import Tool
+from llmprof.schema.settings import BatchingPolicy, RunConfig
+
+GIB = 2**30
+TOOL = Tool(version="0", argv=("llmprof", "plan"))
+RATES = PlanRates(
+    name="a device",
+    read_bytes_per_s=2e12,
+    flops_per_s={"bf16": 4e14},
+    source=Source.DATASHEET,
+    document="sheet",
+)
+LLAMA_8B = "llama-3.1-8b"
+LLAMA_8B_BYTES = 2 * 8_030_261_248
+
+
+def config(model: str = LLAMA_8B, **groups: object) -> RunConfig:
+    return RunConfig.model_validate({"model": model, **groups})
+
+
+def source(model: str = LLAMA_8B) -> ModelSource:
+    return resolve_model(model)
+
+
+def request(gib: float = 80, **changes: object) -> PlanRequest:
+    known: dict[str, object] = {
+        "device_bytes": round(gib * GIB),
+        "device_source": Source.ASSUMED,
+        "reserve_bytes": 0,
+    }
+    return PlanRequest(**(known | changes))  # type: ignore[arg-type]
+
+
+def plan(asked: PlanRequest, settings: RunConfig | None = None) -> Plan:
+    settings = settings or config()
+    return make_plan(source(settings.model), settings, asked, tool=TOOL)
+
+
+def effect(found: Plan, change: str) -> PlanEffect:
+    return next(one for one in found.effects if one.change == change)
+
+
+def test_the_example_that_everyone_quotes() -> None:
+    found = plan(request(141, contexts=(131_072,)), config("llama-3.1-70b"))
+    (point,) = found.by_context
+    assert point.sequence_bytes == 40 * GIB
+    assert found.context_formula == (
+        "2 (K and V) x 80 layers x 8 KV heads x 128 head dim x 2 bytes x 131,072 tokens x "
+        "1 sequence = 42,949,672,960 bytes"
+    )
+    assert point.sequences == 0  # the weights alone take 141.1 GB of 151.4
+    assert not point.fits
+
+
+def test_sequences_that_fit_by_hand() -> None:
+    """Activations: 2,048 tokens of the residual, the input, gate, up and product, in 2 bytes."""
+    found = plan(request(80, contexts=(8192,)))
+    activations = 2 * 2048 * (4096 + 4096 + 3 * 14336)
+    room = 80 * GIB - LLAMA_8B_BYTES - activations
+    assert found.memory.kv_room_bytes == room
+    assert found.by_context[0].sequences == room // GIB == 64
+    assert "= 64 sequences" in found.capacity_formula
+
+
+def test_one_more_never_fits() -> None:
+    asked = request(24)
+    for settings in (config(), config(kv_cache={"layout": "paged", "dtype": "int8"})):
+        capacity = make_capacity(source(), settings, asked)
+        for tokens in (1, 17, 1000, 131_072):
+            most = capacity.most_sequences(tokens)
+            assert most == 0 or capacity.fits(most, tokens)
+            assert not capacity.fits(most + 1, tokens)
+        for sequences in (1, 3, 50):
+            longest = capacity.longest_context(sequences)
+            assert longest == 131_072 or not capacity.fits(sequences, longest + 1)
+            assert longest == 0 or capacity.fits(sequences, longest)
+
+
+def test_static_batches_hold_the_activations_of_all_prompts() -> None:
+    chunked = make_capacity(source(), config(), request())
+    static = make_capacity(source(), config(), request(policy=BatchingPolicy.STATIC))
+    assert chunked.activation_bytes(8, 8192) == chunked.activation_bytes(8, 2048)
+    assert static.activation_bytes(8, 8192) == 32 * chunked.activation_bytes(1, 2048)
+
+
+def test_levers_change_what_they_name() -> None:
+    found = plan(request(24, contexts=(8192,)))
+    assert found.effects[0].sequence_bytes == GIB
+    int8 = effect(found, "kv_cache.dtype=int8")
+    assert int8.sequence_bytes == GIB // 2 * (1 + 4 / 128)  # a scale of 4 bytes per 128 numbers
+    assert effect(found, "kv_cache.dtype=fp8").sequence_bytes == GIB // 2
+    packed = effect(found, "weights.quantization=int4")
+    assert packed.weight_bytes is not None
+    assert 0.25 < packed.weight_bytes / LLAMA_8B_BYTES < 0.35
+    two = effect(found, "parallel.tensor=2")
+    assert two.sequence_bytes == GIB // 2
+    assert all(one.sequences > found.effects[0].sequences for one in (int8, packed, two))  # type: ignore[operator]
+
+
+def test_a_contiguous_cache_that_reserves_the_longest_context_holds_fewer() -> None:
+    found = plan(request(80, contexts=(8192, 131_072)))
+    reserved = effect(found, "contiguous, every sequence reserving 131,072 tokens")
+    assert reserved.sequence_bytes == 16 * GIB
+    assert reserved.sequences == 4
+    assert [point.sequences for point in reserved.frontier] == [4, 4]
+
+
+def test_windows_hold_less_where_a_cache_can_forget() -> None:
+    found = plan(request(80, contexts=(32_768,)), config("gemma-3-27b"))
+    dropped = next(one for one in found.effects if one.label == "windows drop")
+    base = found.effects[0]
+    assert dropped.sequence_bytes is not None
+    assert base.sequence_bytes is not None
+    assert dropped.sequence_bytes < base.sequence_bytes / 3
+
+
+def test_decode_at_the_roof_by_hand() -> None:
+    found = plan(request(80, contexts=(8192,), batches=(4,), rates=RATES, price_per_hour=3.6))
+    (asked,) = found.asked
+    decode = asked.decode
+    assert decode is not None
+    read_once = LLAMA_8B_BYTES - 2 * 525_336_576
+    row, logits, per_token = 2 * 4096, 2 * 128_256, 131_072
+    assert decode.read_bytes == read_once + 4 * (row + 8192 * per_token + logits)
+    assert decode.bound is DecodeBound.MEMORY
+    assert decode.step_s == decode.read_bytes / 2e12
+    assert decode.cost_per_million_tokens == pytest.approx(1e6 * 0.001 * decode.step_s / 4)
+    assert decode.source is Source.PREDICTED
+
+
+def test_two_devices_read_half_each_and_are_both_paid() -> None:
+    settings = config(parallel={"tensor": 2})
+    asked = request(80, contexts=(8192,), batches=(4,), rates=RATES, price_per_hour=1.0)
+    one, two = (plan(asked, each).asked[0].decode for each in (config(), settings))
+    assert one is not None
+    assert two is not None
+    assert two.step_s == pytest.approx(one.step_s / 2, rel=1e-3)
+    assert two.cost_per_million_tokens == pytest.approx(one.cost_per_million_tokens, rel=1e-3)
+
+
+def test_an_unknown_compute_rate_is_said_and_not_guessed() -> None:
+    asked = request(80, rates=RATES.model_copy(update={"flops_per_s": {}}))
+    assert "no-compute-roof" in {caveat.code for caveat in plan(asked).caveats}
+    assert "no-compute-roof" not in {c.code for c in plan(request(80, rates=RATES)).caveats}
+
+
+def test_a_family_without_an_even_split_says_so_and_the_plan_stands() -> None:
+    found = plan(request(24), config("smollm2-135m"))
+    split = effect(found, "parallel.tensor=2")
+    assert split.sequences is None
+    assert "9 heads" in (split.reason or "")
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    with pytest.raises(InputError, match="131,072 positions"):
+        plan(request(contexts=(200_000,)))
+    with pytest.raises(InputError, match="leaves nothing"):
+        plan(request(1, reserve_bytes=GIB))
+
+
+def test_default_contexts_end_at_the_positions() -> None:
+    assert default_contexts(100) == (1, 2, 4, 8, 16, 32, 64, 100)
+    assert default_contexts(131_072)[-2:] == (65_536, 131_072)
+    assert default_contexts(131_072)[0] == 1024
+
+
+def test_capacity_without_a_cache_computes_everything_again() -> None:
+    settings = config(kv_cache={"layout": "none"})
+    capacity: Capacity = make_capacity(source(), settings, request())
+    assert capacity.sequence_bytes(1000) == 0
+    assert capacity.activation_bytes(2, 1000) == 2 * capacity.activation_bytes(1, 1000)
