@@ -1,6 +1,7 @@
 """JSON objects from files that strangers wrote."""
 
 import json
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,9 @@ def read_json_object(path: Path) -> dict[str, object]:
     """
     try:
         with path.open("rb") as file:
-            text = file.read(_MAX_FILE_BYTES + 1)
+            # A read of so many bytes allocates them all, however small the file is.
+            size = os.fstat(file.fileno()).st_size
+            text = file.read(min(size, _MAX_FILE_BYTES) + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     if len(text) > _MAX_FILE_BYTES:

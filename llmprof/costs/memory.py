@@ -69,27 +69,30 @@ def kv_bytes_reserved(
 def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> float:
     """The most that is alive at once in a step, whichever op it is in.
 
-    The residual stream stays throughout. Beside it are, in attention: the normed input's queries,
-    keys and values, the output, and (standard only) the scores and their softmax; in the feed
-    forward: its input, gate and up, and their product (of all experts of a token); at the head:
-    the logits and one copy of them for sampling.
+    The residual stream and the rotations of its positions stay throughout. Beside them are, in
+    attention: the normed input, its queries, keys and values, the output and its projection, and
+    (standard only) the scores and their softmax; in the feed forward: its input, gate and up, their
+    product (of all experts of a token), its projection, and still the queries, keys and values,
+    which a prefill attends to where they are; at the head: the logits and one copy of them for
+    sampling.
     """
     tokens = shape.new_tokens
     in_layers = max(_layer_peak(model, kind, shape, options) for kind, _ in model.kinds)
     head = 2 * shape.logit_rows * model.vocab_size * options.activation_bytes
-    residual = tokens * model.hidden_size * options.activation_bytes
+    residual = tokens * (model.hidden_size + 2 * model.head_dim) * options.activation_bytes
     return float(residual + max(in_layers, head))
 
 
 def _layer_peak(
     model: ModelConfig, kind: LayerShape, shape: StepShape, options: CostOptions
 ) -> float:
-    tokens = shape.new_tokens
-    attention = float(tokens * _attention_numbers(kind.attention) * options.activation_bytes)
+    tokens, around = shape.new_tokens, 2 * model.hidden_size  # normed input, projected output
+    of_attention = around + _attention_numbers(kind.attention)
+    attention = float(tokens * of_attention * options.activation_bytes)
     standard = options.attention is AttentionKind.STANDARD
     if standard and not isinstance(kind.attention, LinearAttention):
         attention += 2 * score_bytes(kind.attention.query_heads, shape, options)
-    feed_forward = tokens * (model.hidden_size + _mlp_numbers(kind.mlp))
+    feed_forward = tokens * (around + _mlp_numbers(kind.mlp) + _projected_numbers(kind.attention))
     return max(attention, feed_forward * options.activation_bytes)
 
 
@@ -97,8 +100,15 @@ def _attention_numbers(shape: AttentionShape) -> int:
     """Of one token: queries, keys, values and outputs."""
     if isinstance(shape, LinearAttention):
         return shape.conv_channels + 2 * shape.value_heads * shape.value_dim
+    return _projected_numbers(shape) + AttentionDims.of(shape).outputs
+
+
+def _projected_numbers(shape: AttentionShape) -> int:
+    """Of one token: queries, keys and values; nothing of them outlives a linear layer's attention."""
+    if isinstance(shape, LinearAttention):
+        return 0
     dims = AttentionDims.of(shape)
-    return dims.queries + dims.new_keys + dims.new_values + dims.outputs
+    return dims.queries + dims.new_keys + dims.new_values
 
 
 def _mlp_numbers(shape: MlpShape) -> int:

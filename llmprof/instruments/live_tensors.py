@@ -1,7 +1,7 @@
 """Bytes of the tensors that are alive at once: what memory a run really needs, apart from libraries."""
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,8 +18,9 @@ class OverBudgetError(MeasurementFailedError):
 class LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the storages that operators return for as long as anything holds them.
 
-    Use it around the work, and name what existed before by `add`. A storage counts once however many
-    views it has. Scratch memory that an operator allocates and frees inside is not seen: that of a
+    Use it around the work, and name what existed before by `leave_out`. A storage counts once however
+    many views it has, with the bytes of the tensor that shows it first: memory that was mapped for a
+    tensor may have room around it, which nobody touches. Scratch memory that an operator allocates and frees inside is not seen: that of a
     library kernel is the library's. Never time anything under it.
     """
 
@@ -33,14 +34,10 @@ class LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live_bytes = 0
         self.peak_bytes = 0
 
-    def add(self, tensors: Iterator[torch.Tensor]) -> None:
-        """Count what exists already.
-
-        Raises:
-            OverBudgetError: it does not fit.
-        """
+    def leave_out(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Do not count what these lie in, whatever views of it are made."""
         for tensor in tensors:
-            self._count(tensor)
+            self._held[tensor.untyped_storage()._cdata] = 0
 
     def __torch_dispatch__(
         self,
@@ -61,7 +58,7 @@ class LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _count(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
+        key, size = storage._cdata, min(storage.nbytes(), tensor.nbytes)
         if key in self._held or not size:
             return
         self._held[key] = size

@@ -72,9 +72,10 @@ def test_standard_attention_needs_room_for_its_scores() -> None:
     )
     flash = peak_activation_bytes(TOY, shape, CostOptions())
     standard = peak_activation_bytes(TOY, shape, CostOptions(attention=AttentionKind.STANDARD))
-    assert flash == 2 * (100 * 8 + 100 * (8 + 3 * 12))  # residual, and the feed forward
+    stays, around, heads = 8 + 2 * 3, 2 * 8, 12 + 6 + 6  # residual and rotations; input and output
+    assert flash == 2 * 100 * (stays + around + 3 * 12 + heads)  # in the feed forward
     scores = 4 * 100 * 100 * 2
-    assert standard == 2 * (100 * 8 + 100 * (24 + 12)) + 2 * scores
+    assert standard == 2 * 100 * (stays + around + heads + 12) + 2 * scores
 
 
 def test_logits_and_their_copy_are_the_peak_of_many_short_sequences() -> None:
@@ -84,7 +85,7 @@ def test_logits_and_their_copy_are_the_peak_of_many_short_sequences() -> None:
         sequences=(SequenceShape(count=5, new_tokens=1, cached_tokens=9),),
         logit_rows=5,
     )
-    assert peak_activation_bytes(model, shape, CostOptions()) == 2 * 5 * (8 + 2 * 1000)
+    assert peak_activation_bytes(model, shape, CostOptions()) == 2 * 5 * (8 + 2 * 3 + 2 * 1000)
 
 
 def test_memory_need_of_a_run() -> None:

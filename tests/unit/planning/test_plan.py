@@ -63,9 +63,10 @@ def test_the_example_that_everyone_quotes() -> None:
 
 
 def test_sequences_that_fit_by_hand() -> None:
-    """Activations: 2,048 tokens of the residual, the input, gate, up and product, in 2 bytes."""
+    """Activations are those of the feed forward: beside residual and rotations its input and output,
+    gate, up and product, and the heads that attention has just read."""
     found = plan(request(80, contexts=(8192,)))
-    activations = 2 * 2048 * (4096 + 4096 + 3 * 14336)
+    activations = 2 * 2048 * (4096 + 2 * 128 + 2 * 4096 + 3 * 14336 + 48 * 128)
     room = 80 * GIB - LLAMA_8B_BYTES - activations
     assert found.memory.kv_room_bytes == room
     assert found.by_context[0].sequences == room // GIB == 64
