@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprof.errors import InputError
-from llmprof.schema.settings import LengthDistribution, WorkloadKind, WorkloadSettings
+from llmprof.schema.settings import MAX_TOKENS, LengthDistribution, WorkloadKind, WorkloadSettings
 
 _LENGTH_KEYS = ("prompt_tokens", "output_tokens")
 _ARRIVAL_KEY = "arrival_s"
+_MAX_FILE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,7 @@ def _ordered(requests: list[tuple[float, int, int]]) -> tuple[Request, ...]:
 
 def _read(path: Path, settings: WorkloadSettings) -> list[tuple[float, int, int]]:
     """One JSON object per line: `prompt_tokens`, `output_tokens` and, if known, `arrival_s`."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"workload.file '{path}' cannot be read: {error}",
-            remedy="Give a text file of JSON lines",
-        ) from error
+    lines = _lines(path)
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not numbered:
         raise InputError(
@@ -119,10 +115,27 @@ def _read(path: Path, settings: WorkloadSettings) -> list[tuple[float, int, int]
     ]
 
 
+def _lines(path: Path) -> list[str]:
+    """Of a regular file: a device or a pipe could go on for ever."""
+    remedy = "Give a text file of JSON lines"
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"workload.file '{path}' is no regular file", remedy=remedy)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _MAX_FILE_BYTES:
+                raise InputError(f"workload.file '{path}' is larger than 64 MiB", remedy=remedy)
+            return file.read(size).decode().splitlines()
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a path with a zero in it
+        raise InputError(
+            f"workload.file '{path}' cannot be read: {error}", remedy=remedy
+        ) from error
+
+
 def _request(line: str, where: str, default_s: float) -> tuple[float, int, int]:
     try:
         data = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"{where} is not a JSON object")
@@ -139,7 +152,11 @@ def _number(
     value = data.get(key)
     if isinstance(value, int | float) and is_valid(value):
         return value
-    wanted = "a time of 0 s or more" if key == _ARRIVAL_KEY else "a whole number of at least 1"
+    wanted = (
+        "a time of 0 s or more"
+        if key == _ARRIVAL_KEY
+        else f"a whole number from 1 to {MAX_TOKENS:,}"
+    )
     raise InputError(
         f"{where}: {key} is {json.dumps(value)}, expected {wanted}",
         remedy='A line reads {"prompt_tokens": 128, "output_tokens": 32, "arrival_s": 0.5}',
@@ -147,7 +164,7 @@ def _number(
 
 
 def _is_length(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_TOKENS
 
 
 def _is_time(value: object) -> bool:

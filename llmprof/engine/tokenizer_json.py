@@ -21,6 +21,7 @@ def tokenizer_from_json(path: Path, eos_ids: tuple[int, ...]) -> Tokenizer:
     Raises:
         InputError: a file that cannot be read, or BOS is asked for and not named.
     """
+    read_json_object(path)  # size, depth and keys, before a library sees it
     with library_errors_explained(f"cannot read {path}"):
         backend = tokenizers.Tokenizer.from_file(str(path))
         # Some files keep how they were used in training. A prompt is never cut or filled up.

@@ -16,7 +16,7 @@ from llmprof.costs.memory import MemoryNeed
 from llmprof.engine.device import resolve_device
 from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import random_prompts
-from llmprof.engine.memory import predicted_memory
+from llmprof.engine.memory import out_of_memory_explained, predicted_memory
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
 from llmprof.errors import CapabilityError, InputError
@@ -75,25 +75,30 @@ class _Bench:
     def fits(self, work: _Work) -> bool:
         """Whether the engine gets through; kept for the report."""
         if work not in self.runs:
-            self.runs[work] = self._run(work)
+            live = LiveTensors(budget_bytes=self.budget_bytes - self.weight_bytes)
+            fitted = True
+            try:
+                self._run(work, live)
+            except OverBudgetError:
+                fitted = False
+            self.runs[work] = VerifiedRun(
+                batch=work.batch,
+                prompt_tokens=work.prompt_tokens,
+                fitted=fitted,
+                peak_live_bytes=self.weight_bytes + live.peak_bytes,
+            )
         return self.runs[work].fitted
 
-    def _run(self, work: _Work) -> VerifiedRun:
-        room = self.budget_bytes - self.weight_bytes
-        live = LiveTensors(budget_bytes=room)
+    def peak_bytes(self, work: _Work) -> int:
+        """Tensors alive at once where no budget stops the run."""
+        live = LiveTensors()
+        self._run(work, live)
+        return self.weight_bytes + live.peak_bytes
+
+    def _run(self, work: _Work, live: LiveTensors) -> None:
         live.leave_out(self.weights)
-        fitted = True
-        try:
-            with live, torch.inference_mode():
-                self._work(work)
-        except OverBudgetError:
-            fitted = False
-        return VerifiedRun(
-            batch=work.batch,
-            prompt_tokens=work.prompt_tokens,
-            fitted=fitted,
-            peak_live_bytes=self.weight_bytes + live.peak_bytes,
-        )
+        with live, torch.inference_mode(), out_of_memory_explained("verifying the plan"):
+            self._work(work)
 
     def _work(self, work: _Work) -> None:
         vocab, seed = self.source.config.vocab_size, self.config.workload.seed
@@ -176,7 +181,6 @@ def _verification(
             remedy="Raise --memory, or lower --context or --batch",
         )
     largest = _resized(first, varied, predicted - 1)
-    bench.fits(largest)
     compared = _compared(bench, largest)
     real, reason = _first_real_failure(bench, first, varied, predicted, most, progress)
     return PlanVerification(
@@ -230,8 +234,8 @@ def _first_real_failure(
 
 
 def _compared(bench: _Bench, work: _Work) -> tuple[MemoryComparison, ...]:
-    need, run = bench.need(work), bench.runs[work]
-    rest = run.peak_live_bytes - bench.weight_bytes - bench.kv_bytes
+    need, peak_bytes = bench.need(work), bench.peak_bytes(work)
+    rest = peak_bytes - bench.weight_bytes - bench.kv_bytes
     return (
         MemoryComparison(
             name="weights", planned_bytes=need.weight_bytes, allocated_bytes=bench.weight_bytes
@@ -245,7 +249,7 @@ def _compared(bench: _Bench, work: _Work) -> tuple[MemoryComparison, ...]:
         MemoryComparison(
             name="live tensors",
             planned_bytes=need.total_bytes,
-            allocated_bytes=run.peak_live_bytes,
+            allocated_bytes=peak_bytes,
         ),
     )
 

@@ -72,7 +72,7 @@ def _figure(plan: Plan) -> tuple[str, str]:
 
 
 def _sections(plan: Plan) -> tuple[tuple[str, tuple[Table, ...]], ...]:
-    checked = ()
+    checked: tuple[tuple[str, tuple[Table, ...]], ...] = ()
     if plan.verification is not None:
         checked = (("Checked with the engine", (compared_table(plan), runs_table(plan))),)
     return (

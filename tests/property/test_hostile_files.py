@@ -1,4 +1,4 @@
-"""Mutated GGUF, safetensors, index, config and YAML files: a result or a one-line error, cheaply.
+"""Mutated GGUF, safetensors, index, config, tokenizer and YAML files: a result or a one-line error, cheaply.
 
 No other exception, nothing that takes over five seconds, and no allocation beyond twice the file and
 64 MiB. LLMPROF_EXAMPLES=20000 tries as many of each kind; by default a few hundred in all.
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmprof.architectures.source import resolve_model
+from llmprof.engine.tokenizer_json import tokenizer_from_json
 from llmprof.errors import LlmprofError
 from llmprof.store.settings_file import load_settings_text
 from tests.model_files import (
@@ -29,7 +30,7 @@ from tests.model_files import (
 )
 
 many = settings(
-    max_examples=int(os.environ.get("LLMPROF_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("LLMPROF_EXAMPLES", "40")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -82,6 +83,11 @@ GGUF = _bytes(
 GGUF_HEADER = GGUF.rindex(b"output.weight") + 48
 ONE_FILE = _folder_files(1)
 SHARDS = _folder_files(2)
+TOKENIZER = (
+    b'{"version": "1.0", "added_tokens": [{"id": 0, "content": "<s>", "single_word": false, '
+    b'"lstrip": false, "rstrip": false, "normalized": false, "special": true}], '
+    b'"model": {"type": "WordLevel", "vocab": {"<s>": 0, "red": 1, "?": 2}, "unk_token": "?"}}'
+)
 INDEX = "model.safetensors.index.json"
 
 
@@ -168,6 +174,15 @@ def test_index_of_shards(data: bytes) -> None:
 @given(data=damaged(ONE_FILE["config.json"], len(ONE_FILE["config.json"]), _HOSTILE_TEXT))
 def test_config(data: bytes) -> None:
     _read_folder(ONE_FILE | {"config.json": data})
+
+
+@many
+@given(data=damaged(TOKENIZER, len(TOKENIZER), _HOSTILE_TEXT))
+def test_tokenizer(data: bytes) -> None:
+    with TemporaryDirectory() as name:
+        path = Path(name) / "tokenizer.json"
+        path.write_bytes(data)
+        _bounded(lambda: tokenizer_from_json(path, (1,)), len(data))
 
 
 @many

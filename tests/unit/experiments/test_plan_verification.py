@@ -42,7 +42,11 @@ def verify(model: str, memory: int, vary: str = "batch", **groups: object) -> Pl
         {"model": model, "device": "cpu", "weights": weights} | groups
     )
     request = PlanRequest(
-        device_bytes=memory, device_source=Source.ASSUMED, reserve_bytes=0, contexts=(66,)
+        device_bytes=memory,
+        device_source=Source.ASSUMED,
+        reserve_bytes=0,
+        contexts=(66,),
+        batches=(8,) if vary == "context" else (),
     )
     tool = Tool(version="0", argv=())
     return verified_plan(resolve_model(model), config, request, tool=tool, vary=vary)
@@ -61,10 +65,9 @@ def test_planned_bytes_are_the_allocated_ones(model: str, layout: str, vary: str
     assert weights.planned_bytes == weights.allocated_bytes
     assert cache.planned_bytes == cache.allocated_bytes
     assert live.allocated_bytes == pytest.approx(live.planned_bytes, rel=0.02)
-    assert live.allocated_bytes <= check.budget_bytes
     assert check.real_first_failure is not None
-    size_of_one = 1 if vary == "batch" else 16  # a block of a paged cache
-    assert abs(check.real_first_failure - check.predicted_first_failure) <= size_of_one
+    off = abs(check.real_first_failure - check.predicted_first_failure)
+    assert off <= (1 if vary == "batch" else 2)  # of about ninety tokens
     outcomes = {
         getattr(run, "batch" if vary == "batch" else "prompt_tokens"): run.fitted
         for run in check.runs
