@@ -1,11 +1,19 @@
 """The KV cache over one round: what sequences reserve, what of it holds tokens."""
 
+import math
+
 from llmprof import units
 from llmprof.renderers.figure_style import INK, MUTED, PART_COLORS, figure_bytes, styled
 from llmprof.schema.ledger import Part
 from llmprof.schema.timeline import Timeline
 
 _SIZE_IN = (7.2, 2.5)
+_MOST_TICKS = 5
+
+
+def _tick_bytes(most_bytes: int) -> int:
+    """A power of two: sizes are read in KiB, MiB and GiB."""
+    return 2 ** max(math.ceil(math.log2(most_bytes / _MOST_TICKS)), 0)
 
 
 def over_time(timeline: Timeline) -> bool:
@@ -17,7 +25,7 @@ def cache_figure(timeline: Timeline, kind: str) -> bytes:
     """Bytes of an `svg`, `pdf` or `png`: over the context of work of a fixed shape, else over time."""
     with styled():
         from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
+        from matplotlib.ticker import MultipleLocator
 
         figure = Figure(figsize=_SIZE_IN)
         axes = figure.add_axes((0.115, 0.19, 0.87, 0.68))
@@ -45,7 +53,7 @@ def cache_figure(timeline: Timeline, kind: str) -> bytes:
             size=8,
         )
         axes.yaxis.set_major_formatter(lambda value, _: units.byte_count(value))
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MultipleLocator(_tick_bytes(max(*reserved, *used, 1))))
         axes.tick_params(labelsize=7.5, length=3)
         axes.grid(True, axis="y")
         axes.legend(fontsize=7.5, frameon=False, loc="lower right")

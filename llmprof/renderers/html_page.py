@@ -26,7 +26,7 @@ from llmprof.renderers.tables import (
     sensitivities_table,
 )
 from llmprof.renderers.timeline_tables import serving_table
-from llmprof.renderers.what_ran import Fact, facts, own_cost_fact
+from llmprof.renderers.what_ran import Fact, facts, own_cost_share
 from llmprof.renderers.wording import model_name, one_line, stamps
 from llmprof.schema.report import Report
 
@@ -64,7 +64,7 @@ def _context(report: Report) -> dict[str, Any]:
         "created": f"{run.created:%Y-%m-%d %H:%M} UTC",
         "model": model_name(report),
         "stamps": stamps(report),
-        "facts": (*facts(report), Fact("own cost", own_cost_fact(report))),
+        "facts": (*facts(report), Fact("own cost", own_cost_share(report))),
         "headline": one_line(report.headline),
         "cards": phase_cards(report),
         "caveats": report.caveats,

@@ -136,7 +136,8 @@ def response(report: Report) -> Figure | None:
         else "The cache was filled beforehand: each token takes one decode step"
     )
     caption = (
-        f"{begins}, longer as the context grows. Medians over rounds; the band is their interval."
+        f"{begins}, whose KV cache is one token longer than the one before. Medians over rounds; the "
+        "band is their interval."
     )
     return Figure(svg, caption, with_rows(response_table(timeline)))
 

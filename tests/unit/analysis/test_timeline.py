@@ -1,5 +1,7 @@
 """The course of a response, of a round and of its requests."""
 
+from itertools import pairwise
+
 import pytest
 
 from llmprof.analysis.timeline import MOST_POINTS, build_timeline
@@ -47,7 +49,7 @@ def test_a_long_response_is_told_in_fewer_figures_that_cover_every_token() -> No
     assert len(response) <= MOST_POINTS
     assert (response[0].first, response[0].last) == (1, 1)
     assert response[-1].last == 1201
-    assert all(after.first == before.last + 1 for before, after in zip(response, response[1:]))
+    assert all(after.first == before.last + 1 for before, after in pairwise(response))
 
 
 def test_a_round_that_ended_early_still_counts_for_the_tokens_it_has() -> None:
@@ -111,4 +113,5 @@ def test_requests_have_their_own_times_and_a_rejected_one_has_none() -> None:
 def test_nothing_counted_gives_nothing() -> None:
     timeline = build_timeline([])
     assert timeline.round_index is None
-    assert not (timeline.response or timeline.requests or timeline.cache or timeline.steps)
+    series = (timeline.response, timeline.requests, timeline.cache, timeline.steps)
+    assert series == ((), (), (), ())
