@@ -11,8 +11,9 @@ import pytest
 from llmprof.analysis.report import build_report
 from llmprof.renderers.html_page import render_html
 from llmprof.renderers.sweep_page import sweep_page
+from llmprof.schema.sweep import CellStatus
 from tests.predicted_runs import a_base_run
-from tests.sweeps import a_sweep
+from tests.sweeps import a_sweep, some_metrics
 from tests.unit.renderers import degenerate, timelines
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ PAGES: dict[str, Callable[[], bytes]] = {
     "one sample": lambda: render_html(degenerate.one_sample()),
     "above its roof": lambda: render_html(degenerate.above_the_roof()),
     "hostile": lambda: render_html(degenerate.hostile()),
-    "sweep": lambda: sweep_page(a_sweep()),
+    "sweep": lambda: sweep_page(
+        a_sweep({"workload.batch": (1, 4)}, [some_metrics(batch=1), (CellStatus.FAILED, "<crash>")])
+    ),
 }
 STYLE = "getComputedStyle({}).backgroundColor"
 
