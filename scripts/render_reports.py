@@ -121,7 +121,7 @@ def render_folder(folder: Path) -> tuple[Path, ...]:
 
 
 def _documents(folder: Path) -> dict[str, tuple[Path, Callable[[Path, str], Shown]]]:
-    found = {}
+    found: dict[str, tuple[Path, Callable[[Path, str], Shown]]] = {}
     for suffix, show in KINDS.items():
         for path in sorted(folder.glob(f"*{suffix}")):
             name = path.name.removesuffix(suffix)

@@ -1,6 +1,7 @@
 """The KV cache over one round: what sequences reserve, what of it holds tokens."""
 
 import math
+from typing import Literal
 
 from llmprof import units
 from llmprof.renderers.figure_style import INK, MUTED, PART_COLORS, figure_bytes, styled
@@ -13,7 +14,7 @@ _MOST_TICKS = 5
 
 def _tick_bytes(most_bytes: int) -> int:
     """A power of two: sizes are read in KiB, MiB and GiB."""
-    return 2 ** max(math.ceil(math.log2(most_bytes / _MOST_TICKS)), 0)
+    return 1 << max(math.ceil(math.log2(most_bytes / _MOST_TICKS)), 0)
 
 
 def over_time(timeline: Timeline) -> bool:
@@ -34,7 +35,7 @@ def cache_figure(timeline: Timeline, kind: str) -> bytes:
         xs: list[float] = [one.time_s if timed else one.context_tokens for one in moments]
         used = [one.used_bytes for one in moments]
         reserved = [one.reserved_bytes for one in moments]
-        how = "post" if timed else "mid"
+        how: Literal["post", "mid"] = "post" if timed else "mid"
         axes.fill_between(xs, used, step=how, color=PART_COLORS[Part.MEMORY_KV], linewidth=0)
         axes.step(xs, used, where=how, color=INK, linewidth=1.2, label="holds tokens")
         axes.step(
