@@ -40,7 +40,7 @@ def browser() -> "Iterator[Browser]":
     assert path, "CI has no Chromium: install one, or set LLMPROF_NO_BROWSER=1 to go without"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=path, args=["--disable-dev-shm-usage"]
         )
         yield chromium
         chromium.close()
