@@ -41,5 +41,8 @@ imports: env
 unit: env
 	$(BIN)/python -m pytest -n 2
 
+reports: env ## render every page of reports/ again from its documents, and their index
+	$(BIN)/python scripts/render_reports.py
+
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

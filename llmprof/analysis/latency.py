@@ -21,11 +21,11 @@ def measure_latency(rounds: Sequence[Round]) -> LatencyMeasurement:
     """
     if any(one.requests for one in rounds):
         return _of_requests([request_times(one) for one in rounds])
-    in_step = [one for one in rounds if _in_step(one)]
+    alike = [one for one in rounds if in_step(one)]
     return LatencyMeasurement(
-        ttft_s=_median(_ttft_s(one) for one in in_step),
-        tpot_s=_median(_tpot_s(one) for one in in_step),
-        itl_s=_median(_itl_s(one) for one in in_step),
+        ttft_s=_median(ttft_s(one) for one in alike),
+        tpot_s=_median(_tpot_s(one) for one in alike),
+        itl_s=_median(_itl_s(one) for one in alike),
     )
 
 
@@ -43,7 +43,7 @@ def _middle(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _in_step(one: Round) -> bool:
+def in_step(one: Round) -> bool:
     """Prefill steps first, then decode steps, nothing else."""
     phases = [sample.shape.phase for sample in one.steps]
     decodes = phases.count(Phase.DECODE)
@@ -62,7 +62,7 @@ def _ends_s(one: Round) -> list[float]:
     return [sample.start_s + sample.duration_s - start_s for sample in one.steps]
 
 
-def _token_ends_s(one: Round) -> list[float]:
+def token_ends_s(one: Round) -> list[float]:
     """When the tokens that follow the first one appeared, led by the moment they count from.
 
     That is the first token's end after a prefill, and the first step's start without one.
@@ -72,19 +72,19 @@ def _token_ends_s(one: Round) -> list[float]:
     return ends[prefills - 1 :] if prefills else [0.0, *ends]
 
 
-def _ttft_s(one: Round) -> float | None:
+def ttft_s(one: Round) -> float | None:
     prefills = sum(sample.shape.phase == Phase.PREFILL for sample in one.steps)
     return _ends_s(one)[prefills - 1] if prefills else None
 
 
 def _tpot_s(one: Round) -> float | None:
     """(end-to-end - TTFT) / (output tokens - 1)."""
-    ends = _token_ends_s(one) if one.steps else []
+    ends = token_ends_s(one) if one.steps else []
     return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
 
 def _itl_s(one: Round) -> float | None:
-    ends = _token_ends_s(one) if one.steps else []
+    ends = token_ends_s(one) if one.steps else []
     gaps = [later - earlier for earlier, later in pairwise(ends)]
     return float(np.median(gaps)) if gaps else None
 

@@ -18,6 +18,7 @@ from llmprof.analysis.roof import build_roof
 from llmprof.analysis.serving import measure_serving
 from llmprof.analysis.serving_caveats import serving_caveats
 from llmprof.analysis.telemetry import energy_per_token
+from llmprof.analysis.timeline import build_timeline
 from llmprof.analysis.utilization import with_utilization
 from llmprof.analysis.validity import select_rounds
 from llmprof.analysis.verdict import judge_phase
@@ -81,6 +82,7 @@ def build_report(record: RunRecord) -> Report:
         datasheet=datasheet,
         no_datasheet=found.reason if isinstance(found, NoDatasheet) else None,
         levers=find_levers(record, cases),
+        timeline=build_timeline(clean.rounds),
     )
 
 

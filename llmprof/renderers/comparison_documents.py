@@ -71,7 +71,7 @@ def comparison_markdown(comparison: Comparison) -> bytes:
     return "\n".join(lines).encode()
 
 
-def comparison_html(comparison: Comparison) -> bytes:
+def comparison_html(comparison: Comparison, *, question: str = "") -> bytes:
     from llmprof.renderers.comparison_figure import HOW_TO_READ, comparison_figure
 
     svg = inline_svg(
@@ -101,6 +101,7 @@ def comparison_html(comparison: Comparison) -> bytes:
                 ("Where the difference lies", parts_tables(comparison)),
             ),
             caveats=comparison.caveats,
+            question=question,
         )
     )
 

@@ -21,17 +21,19 @@ from llmprof.schema.comparison import Basis, ComparedSide, Comparison
 
 _STYLES = {"better": "green", "worse": "red", "~": "dim", "=": "dim"}
 MOST_CAVEATS = 3
+_INTERVAL_WIDTH = 75
+"""What a table of parts needs for its intervals."""
 
 
 def render_comparison(comparison: Comparison, console: Console) -> None:
     """Print who is compared, the metrics, where the difference lies, and what to doubt."""
     for line in wrap_all(list(_header(comparison)), console.width):
         console.print(line)
-    console.print(_table(settings_table(comparison)) if comparison.settings else "")
-    console.print(_table(short_metrics_table(comparison)))
+    console.print(_table(settings_table(comparison), console.width) if comparison.settings else "")
+    console.print(_table(short_metrics_table(comparison), console.width))
     for table in parts_tables(comparison):
         console.print(Text(f"\n{table.caption}", "bold"))
-        console.print(_table(table))
+        console.print(_table(table, console.width))
     for line in wrap_all([Text(), *_footer(comparison)], console.width):
         console.print(line)
 
@@ -51,13 +53,20 @@ def _side(side: ComparedSide) -> Text:
     return Text(f"{side.label:<10} {one_line(side.run_ids[0])}{launches} · weights {weights}")
 
 
-def _table(table: Table) -> RichTable:
+def _table(table: Table, width: int) -> RichTable:
+    """Without the intervals of the parts where they would only be broken in two."""
     shown = RichTable(box=None, pad_edge=False, header_style="dim")
-    for index, column in enumerate(table.columns):
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if column != "interval" or width >= _INTERVAL_WIDTH
+    ]
+    for index in kept:
         number = index > 0 and index not in table.prose
+        column = table.columns[index]
         shown.add_column(column, justify="right" if number else "left", no_wrap=index == 0)
     for row in table.rows:
-        shown.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+        shown.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
     return shown
 
 

@@ -6,6 +6,7 @@ from llmprof import units
 from llmprof.renderers.datasheet_text import datasheet_name
 from llmprof.renderers.figure_style import MUTED
 from llmprof.renderers.log_window import LogWindow
+from llmprof.renderers.marks import layer_gid
 from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.report import Report
 
@@ -25,10 +26,17 @@ def draw_datasheet(axes: "Axes", report: Report, window: LogWindow) -> None:
     memory = datasheet.memory_bytes_per_s
     if memory is not None:
         end = min(high, peak / memory) if peak else high
-        axes.plot([low, end], [low * memory, end * memory], gid="datasheet-memory", **_STYLE)
+        axes.plot(
+            [low, end],
+            [low * memory, end * memory],
+            gid=layer_gid("datasheet", "datasheet-memory"),
+            **_STYLE,
+        )
     if peak is not None:
         start = max(low, peak / memory) if memory else low
-        axes.plot([start, high], [peak, peak], gid="datasheet-compute", **_STYLE)
+        axes.plot(
+            [start, high], [peak, peak], gid=layer_gid("datasheet", "datasheet-compute"), **_STYLE
+        )
     _name(axes, datasheet, peak, window)
 
 
@@ -39,7 +47,8 @@ def _name(axes: "Axes", datasheet: Datasheet, peak: float | None, window: LogWin
         label = f"{name}: {units.flops_per_s(peak)}"
         label += f", {units.bytes_per_s(memory)}" if memory else ""
         at = (window.high_intensity / 1.1, peak * 1.04)
-        axes.text(*at, label, ha="right", va="bottom", size=7, color=MUTED)
+        gid = layer_gid("datasheet", "datasheet-name")
+        axes.text(*at, label, ha="right", va="bottom", size=7, color=MUTED, gid=gid)
     elif memory is not None:
         label = f"{name}: {units.bytes_per_s(memory)} (dashed)"
         axes.text(0.01, 0.98, label, transform=axes.transAxes, va="top", size=7, color=MUTED)

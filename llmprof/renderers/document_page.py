@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmprof.renderers.page_template import page_template
 from llmprof.renderers.tables import Table
 from llmprof.renderers.what_ran import Fact
 from llmprof.schema.measurement import Caveat
@@ -21,17 +22,10 @@ class Page:
     """SVG that is safe to put into HTML, and its caption."""
     sections: tuple[tuple[str, tuple[Table, ...]], ...]
     caveats: Sequence[Caveat]
+    question: str = ""
+    """That the document was made to answer; none is known for most."""
 
 
 def render_page(page: Page) -> bytes:
     """UTF-8, no network, no date of its own: equal for equal pages."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("llmprof", "renderers/templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("document.html.j2").render(page=page).encode()
+    return page_template("document.html.j2").render(page=page).encode()

@@ -16,7 +16,7 @@ from llmprof.renderers.wording import one_line
 from llmprof.schema.gate_result import GateResult, GateVerdict
 
 
-def gate_html(result: GateResult) -> bytes:
+def gate_html(result: GateResult, *, question: str = "") -> bytes:
     arms = [result.candidate] if result.baseline is None else [result.baseline, result.candidate]
     names = ("candidate",) if result.baseline is None else ("baseline", "candidate")
     stamp = () if result.verdict is GateVerdict.PASS else (result.verdict.value.upper(),)
@@ -41,6 +41,7 @@ def gate_html(result: GateResult) -> bytes:
             figures=(),
             sections=tuple(sections),
             caveats=result.caveats,
+            question=question,
         )
     )
 

@@ -18,6 +18,8 @@ _STYLES = {
     "INCONCLUSIVE": "yellow",
     "UNSTABLE": "yellow",
 }
+_LEAST_WIDTH = {"detectable": 100, "baseline": 80, "candidate": 80}
+"""Of a terminal that shows such a column."""
 
 
 def render_gate(result: GateResult, console: Console) -> None:
@@ -25,15 +27,22 @@ def render_gate(result: GateResult, console: Console) -> None:
     for line in wrap_all(_header(result), console.width):
         console.print(line)
     table = gate_table(result)
+    kept = [index for index, name in enumerate(table.columns) if _has_room(name, console.width)]
     shown = Table(box=None, pad_edge=False, header_style="dim")
-    for index, column in enumerate(table.columns):
+    for index in kept:
         number = index > 0 and index not in table.prose
-        shown.add_column(column, justify="right" if number else "left", no_wrap=index == 0)
+        column = table.columns[index]
+        shown.add_column(column, justify="right" if number else "left", no_wrap=column != "change")
     for row in table.rows:
-        shown.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+        shown.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
     console.print(shown)
     for line in wrap_all(_footer(result), console.width):
         console.print(line)
+
+
+def _has_room(column: str, width: int) -> bool:
+    """Whether a terminal shows it. Metric, change, what is allowed and the verdict always stand."""
+    return width >= _LEAST_WIDTH.get(column, 0)
 
 
 def _header(result: GateResult) -> list[Text]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from html import escape
 
 from llmprof.renderers.figure_style import BAND, GRID, INK, MUTED, PHASE_COLORS, SURFACE
+from llmprof.renderers.marks import parse_gid
 
 THEMED: Mapping[str, str] = {
     INK: "--ink",
@@ -18,6 +19,7 @@ THEMED: Mapping[str, str] = {
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
+_MARK = re.compile(r'<g id="([^"]+)"[^>]*>')
 _GLOBAL_STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 _SIZE = re.compile(r' (?:width|height)="[^"]*"')
 
@@ -32,18 +34,17 @@ def inline_svg(
 ) -> str:
     """`data` as an `<svg>` element that scales with its column, safe to put into HTML.
 
-    `name` is unique on the page and prefixes every id, but for the gids (`point-...`). `tooltips`
-    has a text for each gid. A reader without eyes hears title and description.
+    `name` is unique on the page and prefixes every id, but for the keys of marks, which become
+    ids as they are, and their layers a `data-layer`. `tooltips` has a text by key. A reader without
+    eyes hears title and description.
     """
     text = data.decode()
     text = _GLOBAL_STYLE.sub("", text[text.index("<svg") :])
-    text = _ID.sub(lambda match: f'id="{_own_id(name, match[1])}"', text)
+    text = _ID.sub(lambda match: _identity(name, match[1]), text)
     text = _REFERENCE.sub(lambda match: match[1] + _own_id(name, match[2]), text)
     for color, variable in THEMED.items():
         text = text.replace(color, f"var({variable})")
-    for gid, tooltip in (tooltips or {}).items():
-        group = f'<g id="{gid}">'
-        text = text.replace(group, f"{group}<title>{escape(tooltip)}</title>")
+    text = _MARK.sub(lambda match: match[0] + _title((tooltips or {}).get(match[1])), text)
     opening, rest = text.split(">", 1)
     labels = f'role="img" aria-labelledby="{name}-title {name}-desc"'
     spoken = (
@@ -53,5 +54,17 @@ def inline_svg(
     return f"{_SIZE.sub('', opening)} {labels}>{spoken}{rest}"
 
 
+def _identity(name: str, identifier: str) -> str:
+    mark = parse_gid(identifier)
+    if mark is None:
+        return f'id="{_own_id(name, identifier)}"'
+    layer, key = mark
+    return f'id="{key}" data-layer="{layer}"' if layer else f'id="{key}"'
+
+
 def _own_id(name: str, identifier: str) -> str:
-    return identifier if identifier.startswith("point-") else f"{name}-{identifier}"
+    return f"{name}-{identifier}"
+
+
+def _title(tooltip: str | None) -> str:
+    return f"<title>{escape(tooltip)}</title>" if tooltip else ""

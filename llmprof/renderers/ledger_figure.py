@@ -14,11 +14,13 @@ from llmprof.renderers.figure_style import (
     figure_bytes,
     styled,
 )
-from llmprof.renderers.wording import PART_NAMES, one_line
+from llmprof.renderers.marks import layer_gid, tag
+from llmprof.renderers.wording import PART_NAMES, hidden_key, one_line, part_key
 from llmprof.schema.ledger import HiddenTerm, Ledger, Part, PartTime
 from llmprof.schema.report import Report
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -78,22 +80,27 @@ def _draw_parts(axes: "Axes", ledger: Ledger, row: int) -> None:
     for part in ledger.parts:
         if part.share < 0:
             below += part.share
-        _draw_part(axes, part, below if part.share < 0 else start, row)
+        drawn = _draw_part(axes, part, below if part.share < 0 else start, row)
+        drawn[0].set_gid(layer_gid(PART_NAMES[part.part], part_key(ledger, part)))
+        tag(drawn[1:], PART_NAMES[part.part], f"on-{part_key(ledger, part)}")
         start += max(part.share, 0.0)
 
 
-def _draw_part(axes: "Axes", part: PartTime, start: float, row: int) -> None:
-    axes.barh(
-        row,
-        abs(part.share),
-        left=start,
-        height=_BAR,
-        color=PART_COLORS[part.part],
-        edgecolor=SURFACE,
-        linewidth=0.8,
-    )
+def _draw_part(axes: "Axes", part: PartTime, start: float, row: int) -> "list[Artist]":
+    """The bar, then what lies on it."""
+    drawn: list[Artist] = [
+        *axes.barh(
+            row,
+            abs(part.share),
+            left=start,
+            height=_BAR,
+            color=PART_COLORS[part.part],
+            edgecolor=SURFACE,
+            linewidth=0.8,
+        )
+    ]
     if part.part in PART_HATCHES:
-        axes.barh(
+        drawn += axes.barh(
             row,
             abs(part.share),
             left=start,
@@ -108,7 +115,7 @@ def _draw_part(axes: "Axes", part: PartTime, start: float, row: int) -> None:
     room_in = abs(part.share) / (high - low) * _WIDTH_IN * (_RIGHT - _LEFT)
     name, time = PART_NAMES[part.part], units.seconds(part.time_s.point)
     if room_in > _CHARACTER_IN * max(len(name), len(time)) + 0.08:
-        axes.text(
+        label = axes.text(
             start + abs(part.share) / 2,
             row,
             f"{name}\n{time}",
@@ -119,6 +126,8 @@ def _draw_part(axes: "Axes", part: PartTime, start: float, row: int) -> None:
             linespacing=1.05,
             bbox={"facecolor": PART_COLORS[part.part], "edgecolor": "none", "pad": 1.0},
         )
+        drawn.append(label)
+    return drawn
 
 
 def _draw_hidden(axes: "Axes", ledger: Ledger, row: int) -> None:
@@ -136,10 +145,11 @@ def _draw_hidden(axes: "Axes", ledger: Ledger, row: int) -> None:
             edgecolor=MUTED,
             hatch="/////",
             linewidth=0.7,
+            gid=layer_gid("hidden", hidden_key(ledger, term)),
         )
         start += share
     if shown:
-        axes.text(
+        label = axes.text(
             start + 0.008,
             row + _BAR / 2 + _HIDDEN / 2 + 0.03,
             "hidden: " + ", ".join(map(_hidden_label, shown)),
@@ -147,6 +157,7 @@ def _draw_hidden(axes: "Axes", ledger: Ledger, row: int) -> None:
             size=6.8,
             color=MUTED,
         )
+        label.set_gid(layer_gid("hidden", f"hidden-label-{ledger.phase.value}"))
 
 
 def _hidden_label(term: HiddenTerm) -> str:

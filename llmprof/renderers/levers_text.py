@@ -19,13 +19,31 @@ def lever_lines(levers: Levers | None, room: int = SHOWN) -> list[Text]:
         return []
     if not levers.helpful:
         return [Text("levers: none of the engine's switches is predicted to gain 3 %", "dim")]
-    best_of_key: dict[str, Lever] = {}
-    for lever in levers.helpful:
-        best_of_key.setdefault(lever.change.key, lever)
-    best = [*best_of_key.values()][:SHOWN]
+    best = best_levers(levers)
     if room < len(best):
         return [_together(best)]
     return [_line(index, lever) for index, lever in enumerate(best)]
+
+
+def best_levers(levers: Levers) -> list[Lever]:
+    """Of each setting its best, the largest gains first."""
+    best_of_key: dict[str, Lever] = {}
+    for lever in levers.helpful:
+        best_of_key.setdefault(lever.change.key, lever)
+    return [*best_of_key.values()][:SHOWN]
+
+
+def lever_sentences(levers: Levers | None) -> tuple[tuple[str, str], ...]:
+    """For the first screen of the page: what to switch, and what it is predicted to give."""
+    return tuple(
+        (
+            one_line(lever.label),
+            f"{_gain(lever.gain)} {lever.phase.value} tok/s; then {units.percent(lever.then_share)} "
+            f"{LIMIT_NAMES[lever.then]} ({lever.change.key}={one_line(str(lever.change.target))}, "
+            f"tier {lever.tier.value})",
+        )
+        for lever in (best_levers(levers) if levers else ())
+    )
 
 
 def _line(index: int, lever: Lever) -> Text:

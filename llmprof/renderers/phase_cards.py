@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from llmprof import units
+from llmprof.renderers.datasheet_text import utilization
 from llmprof.renderers.estimates import interval, point_and_interval, shared_confidence
 from llmprof.renderers.wording import (
     LIMIT_NAMES,
@@ -51,6 +52,8 @@ class PhaseCard:
     step: str
     step_interval: str
     rates: tuple[str, ...]
+    utilization: str
+    """MFU and MBU; empty where no datasheet is known."""
     basis: str
     answers: tuple[Answer, ...]
     roof: RoofBar | None
@@ -67,11 +70,13 @@ def phase_cards(report: Report) -> tuple[PhaseCard, ...]:
 
 def _card(phase: PhaseMeasurement, report: Report) -> PhaseCard:
     verdict = next((v for v in report.verdicts if v.phase is phase.phase), None)
+    point = next((p for p in report.points if p.label == phase.phase.value), None)
     return PhaseCard(
         phase=phase.phase.value,
         step=units.seconds(phase.step_s.point),
         step_interval=interval(phase.step_s, units.seconds),
         rates=_rates(phase),
+        utilization=utilization(point) if point else "",
         basis=_basis(phase, verdict),
         answers=_answers(verdict, report) if verdict else (),
         roof=_roof_bar(verdict) if verdict else None,

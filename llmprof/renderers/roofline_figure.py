@@ -22,6 +22,7 @@ from llmprof.renderers.figure_style import (
     styled,
 )
 from llmprof.renderers.log_window import LogWindow, placeable, window_around
+from llmprof.renderers.marks import layer_gid, tag
 from llmprof.renderers.wording import is_whole_phase, model_name, one_line, point_key
 from llmprof.schema.report import Report, Roof, RooflinePoint
 
@@ -109,7 +110,7 @@ def draw_roof(axes: "Axes", roof: Roof, window: LogWindow) -> None:
     read, matmul = roof.read_bytes_per_s, roof.matmul_flops_per_s
     xs = [window.low_intensity, roof.ridge_flops_per_byte, window.high_intensity]
     grid = [xs[0] * (xs[2] / xs[0]) ** (step / 60) for step in range(61)]
-    axes.fill_between(
+    band = axes.fill_between(
         grid,
         [min(matmul.low, read.low * x) for x in grid],
         [min(matmul.high, read.high * x) for x in grid],
@@ -117,7 +118,8 @@ def draw_roof(axes: "Axes", roof: Roof, window: LogWindow) -> None:
         alpha=0.45,
         linewidth=0,
     )
-    axes.plot(xs, [min(matmul.point, read.point * x) for x in xs], color=INK, linewidth=1.8)
+    lines = axes.plot(xs, [min(matmul.point, read.point * x) for x in xs], color=INK, linewidth=1.8)
+    tag([band, *lines], "measured ceilings", "ceiling")
     axes.axvline(roof.ridge_flops_per_byte, color=MUTED, linewidth=0.8, linestyle=":")
     ridge = f" ridge {units.significant(roof.ridge_flops_per_byte)} FLOP/byte"
     axes.text(xs[1], window.low_flops_per_s * 1.15, ridge, color=MUTED, size=7.5)
@@ -133,7 +135,11 @@ def _draw_skinny(axes: "Axes", roof: Roof, bytes_per_s: float, window: LogWindow
     """What this matmul kernel reaches with the few rows of a decode step."""
     ceiling = roof.matmul_flops_per_s.point
     xs = [window.low_intensity, ceiling / bytes_per_s]
-    axes.plot(xs, [bytes_per_s * x for x in xs], color=MUTED, linewidth=0.9)
+    tag(
+        axes.plot(xs, [bytes_per_s * x for x in xs], color=MUTED, linewidth=0.9),
+        "skinny matmul",
+        "skinny",
+    )
     rows = f", {roof.skinny_rows} rows" if roof.skinny_rows and roof.skinny_rows > 1 else ""
     label = f"skinny matmul {units.bytes_per_s(bytes_per_s)}{rows}"
     _along_slope(axes, roof, window, bytes_per_s, label, above=False)
@@ -162,16 +168,20 @@ def draw_point(axes: "Axes", point: RooflinePoint) -> None:
     color, rate = PHASE_COLORS[point.phase], point.achieved_flops_per_s
     whole = is_whole_phase(point)
     x = point.intensity_flops_per_byte
-    axes.plot([point.intensity_low_flops_per_byte, x], [rate.point] * 2, color=color, linewidth=1.4)
-    axes.plot([x, x], [rate.low, rate.high], color=color, linewidth=1.4)
-    axes.plot(
+    beside = axes.plot(
+        [point.intensity_low_flops_per_byte, x], [rate.point] * 2, color=color, linewidth=1.4
+    )
+    beside += axes.plot([x, x], [rate.low, rate.high], color=color, linewidth=1.4)
+    beside += axes.plot(
         [x, x],
         [rate.point, point.attainable_flops_per_s],
         color=color,
         linewidth=0.8,
         linestyle=":",
     )
-    axes.plot([x], [point.attainable_flops_per_s], color=color, marker="_", markersize=9)
+    cap = [point.attainable_flops_per_s]
+    beside += axes.plot([x], cap, color=color, marker="_", markersize=9)
+    tag(beside, point.phase.value, f"beside-{point_key(point)}")
     axes.plot(
         [x],
         [rate.point],
@@ -181,7 +191,7 @@ def draw_point(axes: "Axes", point: RooflinePoint) -> None:
         markeredgecolor=color,
         markeredgewidth=1.2,
         linestyle="none",
-        gid=point_key(point),
+        gid=layer_gid(point.phase.value, point_key(point)),
         zorder=4 if whole else 3,
     )
 
@@ -206,6 +216,7 @@ def _draw_labels(axes: "Axes", points: Sequence[RooflinePoint], window: LogWindo
                 size=8 if is_whole_phase(point) else 7,
                 weight="bold" if is_whole_phase(point) else "normal",
                 color=PHASE_COLORS[point.phase],
+                gid=layer_gid(point.phase.value, f"label-{point_key(point)}"),
                 bbox={"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.75, "pad": 1.0},
             )
 

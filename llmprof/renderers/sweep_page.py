@@ -27,8 +27,11 @@ from llmprof.schema.measurement import Caveat
 from llmprof.schema.sweep import CellStatus, Sweep
 
 
-def sweep_page(sweep: Sweep) -> bytes:
-    """UTF-8; equal for equal sweeps: every time and date comes from the sweep."""
+def sweep_page(sweep: Sweep, *, question: str = "") -> bytes:
+    """UTF-8; equal for equal sweeps: every time and date comes from the sweep.
+
+    `question` is what the sweep was made to answer; the page opens with it.
+    """
     return render_page(
         Page(
             title=f"{one_line(sweep.model_name)}: {', '.join(axis_names(sweep.axes))}",
@@ -40,6 +43,7 @@ def sweep_page(sweep: Sweep) -> bytes:
             figures=_figures(sweep),
             sections=_sections(sweep),
             caveats=[_caveat(line) for line in caveat_lines(sweep)],
+            question=question,
         )
     )
 

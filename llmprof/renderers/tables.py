@@ -10,7 +10,9 @@ from llmprof.renderers.wording import (
     PART_NAMES,
     TOKEN_NAMES,
     group_name,
+    hidden_key,
     one_line,
+    part_key,
     point_key,
 )
 from llmprof.schema.ledger import GroupEntry, Ledger
@@ -145,6 +147,10 @@ def parts_table(ledger: Ledger) -> Table:
         ),
         columns=("part", "time", "interval", "of the step", "what it is"),
         rows=(*parts, *hidden),
+        keys=(
+            *(part_key(ledger, part) for part in ledger.parts),
+            *(hidden_key(ledger, term) for term in ledger.hidden),
+        ),
         prose=frozenset({4}),
     )
 

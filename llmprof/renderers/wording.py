@@ -1,7 +1,8 @@
 """One word for each thing of a report, the same in the terminal, the page and the figures."""
 
+from llmprof.renderers.marks import slug
 from llmprof.schema.cost import OpGroup, Phase
-from llmprof.schema.ledger import Part
+from llmprof.schema.ledger import HiddenTerm, Ledger, Part, PartTime
 from llmprof.schema.report import Report, RooflinePoint
 from llmprof.schema.verdict import Limit, Saturation, Verdict
 
@@ -97,7 +98,16 @@ def is_whole_phase(point: RooflinePoint) -> bool:
 
 def point_key(point: RooflinePoint) -> str:
     """Ties the row of a point to its mark in the figure."""
-    return "point-" + "".join(char if char.isalnum() else "-" for char in point.label)
+    return f"point-{slug(point.label)}"
+
+
+def part_key(ledger: Ledger, part: PartTime) -> str:
+    """Ties the row of a part to its mark in the figure."""
+    return f"part-{ledger.phase.value}-{slug(PART_NAMES[part.part])}"
+
+
+def hidden_key(ledger: Ledger, term: HiddenTerm) -> str:
+    return f"hidden-{ledger.phase.value}-{slug(term.name)}-{slug(term.under)}"
 
 
 def stamps(report: Report) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from llmprof.schema.ops import PhaseOps
 from llmprof.schema.record import Record
 from llmprof.schema.run import RunRecord
 from llmprof.schema.serving import ServingMeasurement
+from llmprof.schema.timeline import Timeline
 from llmprof.schema.verdict import Verdict
 
 
@@ -111,3 +112,5 @@ class Report(Record):
     run had a part of it only."""
     no_datasheet: str | None = None
     """Why there is none: then there is no MFU and no MBU either."""
+    timeline: Timeline | None = None
+    """For figures: one response, one round, its requests. Null in a report of an older version."""

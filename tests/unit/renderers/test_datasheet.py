@@ -47,12 +47,12 @@ def test_the_roofline_has_it_dashed_and_named(
 ) -> None:
     report = on(datasheet) if datasheet else a_report()
     svg = roofline_figure(report, "svg").decode()
-    ids = {one for one in ("datasheet-memory", "datasheet-compute") if f'id="{one}"' in svg}
+    ids = {one for one in ("datasheet-memory", "datasheet-compute") if f'.{one}"' in svg}
     assert ids == drawn
     assert "datasheet, " in svg if named else "datasheet, " not in svg
     assert (named or "") in svg
     for one in ids:
-        line = svg.split(f'id="{one}"')[1].split("</g>")[0]
+        line = svg.split(f'.{one}"')[1].split("</g>")[0]
         assert "stroke-dasharray" in line
 
 

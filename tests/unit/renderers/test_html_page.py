@@ -7,13 +7,18 @@ from html.parser import HTMLParser
 
 import pytest
 
+from llmprof.analysis.report import build_report
 from llmprof.renderers.html_page import render_html
 from llmprof.schema.report import Report
-from tests.unit.renderers import degenerate
+from tests.predicted_runs import a_base_run
+from tests.unit.renderers import degenerate, timelines
 from tests.unit.renderers.report_factory import a_report
 
 PAGES = {
     "usual": a_report,
+    "measured": lambda: build_report(a_base_run()),
+    "served": timelines.served,
+    "largest": timelines.largest,
     "nothing": degenerate.nothing,
     "hostile": degenerate.hostile,
     "above": degenerate.above_the_roof,
@@ -117,6 +122,7 @@ def test_first_screen_has_the_answers_with_intervals() -> None:
         "smollm2-135m, 135 M parameters",
         "RANDOM WEIGHTS",
         "15.6 ms per step [15.1, 16.1] ms",
+        "own cost not known",
         "What limits memory side memory side 84 % [81, 87]",
         "How saturated ◐ unsaturated 76 % [74, 78] of the read ceiling",
         "66 % [64, 68] of its roof",
@@ -128,21 +134,24 @@ def test_first_screen_has_the_answers_with_intervals() -> None:
 def test_every_chart_has_words_and_a_table() -> None:
     outline = Outline(page("usual"))
     charts = [attrs for tag, attrs in outline.tags if tag == "svg"]
-    assert len(charts) == 3
+    assert len(charts) == 3  # hand-written: no course of a response in it
     assert all(attrs["role"] == "img" for attrs in charts)
     marks = outline.values("data-mark")
-    assert marks == [
+    assert marks[:4] == [
         "point-prefill",
         "point-decode",
         "point-decode-projections",
         "point-decode-attention",
     ]
-    assert set(marks) <= set(outline.values("id"))
+    assert marks[4].startswith("part-prefill-")
+    drawn = set(marks) & set(outline.values("id"))
+    assert {mark for mark in marks if mark.startswith(("point", "part"))} <= drawn
+    assert set(outline.values("data-layer")) >= {"prefill", "decode", "measured-ceilings", "loss"}
     assert "decode: 1.09 FLOP/byte, 21.7 GFLOP/s, 66 % of its roof" in outline.words
 
 
 def test_what_is_beyond_the_roof_is_drawn_beyond_it() -> None:
-    assert "132 % [128, 136] of its roof" in Outline(page("above")).words
+    assert "132 % [128, 136] of its roof" in " ".join(Outline(page("above")).words.split())
     assert 'style="width:100.0%"' in page("above")
     assert 'style="left:75.8%"' in page("above")  # 1 / 1.32
 
@@ -158,3 +167,47 @@ def test_reasons_are_given_once_and_negative_parts_as_they_are() -> None:
     words = Outline(page("odd")).words
     assert words.count("the step varies by 14 %") == 2  # one card per phase
     assert "-10 %" in Outline(page("odd")).words
+
+
+def test_the_first_screen_names_the_best_levers_and_leads_to_the_others() -> None:
+    outline = Outline(page("measured"))
+    words = " ".join(outline.words.split())
+    first = words[: words.index("What would help Each")]
+    assert "What would help most" in first
+    assert {"#levers", "#caveats"} <= set(outline.values("href"))
+
+
+def test_a_response_is_shown_token_by_token() -> None:
+    words = " ".join(Outline(page("measured")).words.split())
+    assert "One response" in words
+    assert "Steps by their length" in words
+    assert "The requests" not in words
+
+
+def test_requests_are_bars_and_rows_that_belong_together() -> None:
+    outline = Outline(page("served"))
+    words = " ".join(outline.words.split())
+    assert "request 1, 64 prompt tokens: queue 500 ms, TTFT 900 ms, TPOT 20.0 ms" in words
+    assert "request 2, 4,096 prompt tokens: rejected" not in words  # it has no bar to point at
+    assert "rejected" in words
+    assert {"request-0", "request-1"} <= set(outline.values("id"))
+    assert "What the KV cache holds over the round" in words
+
+
+def test_the_largest_page_is_below_a_megabyte_and_says_what_it_leaves_out() -> None:
+    assert len(page("largest").encode()) < 1_000_000
+    words = " ".join(Outline(page("largest")).words.split())
+    assert "The first 64 of 2000." in words
+    assert "64 of 2000 requests" in words
+
+
+def test_words_of_the_glossary_are_explained_where_they_stand() -> None:
+    outline = Outline(page("usual"))
+    explained = [attrs["title"] for tag, attrs in outline.tags if tag == "abbr"]
+    assert any(text and "what a better kernel could give back" in text for text in explained)
+
+
+def test_a_page_opens_with_its_question() -> None:
+    words = Outline(render_html(a_report(), question="Why is <it> slow?").decode()).words
+    first, after = "Why is <it> slow?", "smollm2-135m, 135 M parameters"
+    assert words.index(first) < words.index(after)

@@ -1,0 +1,178 @@
+"""What a person does with a page: look, point, tab, toggle, print. In a real Chromium."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from llmprof.analysis.report import build_report
+from llmprof.renderers.html_page import render_html
+from llmprof.renderers.sweep_page import sweep_page
+from llmprof.schema.sweep import CellStatus
+from tests.predicted_runs import a_base_run
+from tests.sweeps import a_sweep, some_metrics
+from tests.unit.renderers import degenerate, timelines
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PAGES: dict[str, Callable[[], bytes]] = {
+    "measured": lambda: render_html(build_report(a_base_run())),
+    "served": lambda: render_html(timelines.served()),
+    "nothing": lambda: render_html(degenerate.nothing()),
+    "one sample": lambda: render_html(degenerate.one_sample()),
+    "above its roof": lambda: render_html(degenerate.above_the_roof()),
+    "hostile": lambda: render_html(degenerate.hostile()),
+    "sweep": lambda: sweep_page(
+        a_sweep({"workload.batch": (1, 4)}, [some_metrics(batch=1), (CellStatus.FAILED, "<crash>")])
+    ),
+}
+STYLE = "getComputedStyle({}).backgroundColor"
+
+
+@cache
+def html(name: str) -> bytes:
+    return PAGES[name]()
+
+
+@contextmanager
+def opened(
+    browser: "Browser",
+    folder: Path,
+    name: str,
+    *,
+    scheme: Literal["light", "dark"] = "light",
+    **options: Any,
+) -> "Iterator[Page]":
+    """The page of that name; whatever it logs, throws or asks the network for is an error."""
+    file = folder / "page.html"
+    file.write_bytes(html(name))
+    context = browser.new_context(color_scheme=scheme, **options)
+    context.set_offline(True)
+    page = context.new_page()
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: heard.append(request.url))
+    page.goto(file.as_uri())
+    yield page
+    assert heard == [file.as_uri()]
+    context.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [1400, 400])
+def test_nothing_is_logged_or_asked_for_and_nothing_sticks_out(
+    browser: "Browser", tmp_path: Path, name: str, width: int
+) -> None:
+    viewport = {"width": width, "height": 900}
+    with opened(browser, tmp_path, name, viewport=viewport) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("h1").is_visible()
+
+
+def test_a_mark_explains_itself_on_hover_and_on_focus(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, tmp_path, "measured") as page:
+        tip, mark = page.locator("#tip"), page.locator("#point-decode")
+        assert tip.is_hidden()
+        mark.hover()
+        assert "of its roof" in tip.inner_text()
+        page.mouse.move(0, 0)
+        assert tip.is_hidden()
+        mark.focus()
+        assert "of its roof" in tip.inner_text()
+        assert mark.get_attribute("aria-describedby") == "tip"
+        row = page.locator("tr[data-mark=point-decode]")
+        assert "lit" in (row.get_attribute("class") or "")
+        page.keyboard.press("Escape")
+        assert tip.is_hidden()
+
+
+def test_words_are_explained_to_who_tabs_to_them(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, tmp_path, "measured") as page:
+        for _ in range(8):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.tagName") == "ABBR":
+                break
+        assert page.evaluate("document.activeElement.tagName") == "ABBR"
+        assert page.locator("#tip").is_visible()
+
+
+def test_a_row_lights_its_mark(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, tmp_path, "measured") as page:
+        page.locator("tr[data-mark=point-prefill]").focus()
+        assert "lit" in (page.locator("#point-prefill").get_attribute("class") or "")
+
+
+def test_a_layer_is_faded_and_comes_back(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, tmp_path, "measured") as page:
+        toggle = page.get_by_role("button", name="decode", exact=True)
+        mark = page.locator("#point-decode")
+        toggle.click()
+        assert toggle.get_attribute("aria-pressed") == "false"
+        assert mark.evaluate("mark => getComputedStyle(mark).opacity") == "0.06"
+        assert (
+            page.locator("#point-prefill").evaluate("mark => getComputedStyle(mark).opacity") == "1"
+        )
+        toggle.focus()
+        page.keyboard.press("Enter")
+        assert toggle.get_attribute("aria-pressed") == "true"
+        assert mark.evaluate("mark => getComputedStyle(mark).opacity") == "1"
+
+
+def test_the_theme_follows_the_system_until_a_person_chooses(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    background = f"() => {STYLE.format('document.body')}"
+    with opened(browser, tmp_path, "measured") as page:
+        light = page.evaluate(background)
+    with opened(browser, tmp_path, "measured", scheme="dark") as page:
+        dark = page.evaluate(background)
+        page.get_by_role("button", name="Light or dark").click()
+        assert page.evaluate(background) == light
+    assert light != dark
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_themes(
+    browser: "Browser", tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    """Contrast of at least 4.5 (WCAG 2.1, 1.4.3) of text on what it lies on."""
+    with opened(browser, tmp_path, "measured", scheme=scheme) as page:
+        for selector in (".headline", ".note", ".phase.decode .big", ".caveats li", "thead th"):
+            assert page.locator(selector).first.evaluate(CONTRAST) >= 4.5, selector
+
+
+CONTRAST = """element => {
+  const numbers = color => (color.match(/[0-9.]+/g) || []).map(Number);
+  const light = color => {
+    const [r, g, b] = numbers(color).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  let below = element;
+  while (numbers(getComputedStyle(below).backgroundColor)[3] === 0) below = below.parentElement;
+  const a = light(getComputedStyle(element).color), b = light(getComputedStyle(below).backgroundColor);
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}"""
+
+
+def test_print_is_light_and_whole(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, tmp_path, "measured", scheme="dark") as page:
+        page.emulate_media(media="print")
+        assert page.evaluate(f"() => {STYLE.format('document.body')}") == "rgb(255, 255, 255)"
+        assert page.locator("#theme").is_hidden()
+        assert page.locator(".toggles").first.is_hidden()
+        assert page.locator("#glossary").is_visible()
+        assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_without_javascript_all_is_there(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, tmp_path, "measured", java_script_enabled=False) as page:
+        assert page.locator("#theme").is_hidden()
+        assert page.locator("figure svg").count() >= 5
+        assert page.locator("abbr[title]").count() > 5
+        assert page.locator("#point-decode > title").count() == 1
