@@ -1,5 +1,6 @@
 """Which format each tensor of a model is kept in, and what that takes: before anything is loaded."""
 
+import math
 from typing import Final
 
 from llmprof.architectures.manifest import EMBEDDING, FLOAT_BYTES, LM_HEAD, expected_tensors
@@ -28,8 +29,8 @@ def laid_out(model: ModelConfig, weights: WeightsSettings, dtype: str) -> Weight
 
 
 def spec_of(name: str, shape: tuple[int, ...], fmt: WeightFormat) -> TensorSpec:
-    """A vector or a matrix in a format."""
-    rows, columns = shape if len(shape) == 2 else (1, shape[0])
+    """A vector, a matrix or the matrices of a layer's experts in a format."""
+    rows, columns = math.prod(shape[:-1]), shape[-1]
     return TensorSpec(
         name=name, shape=shape, stored_dtype=fmt.name, stored_bytes=fmt.stored_bytes(rows, columns)
     )
