@@ -27,7 +27,7 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
 
 
 def experts_read(engine: Engine) -> tuple[ExpertsRead, ...]:
-    """Different experts per layer that the steps so far read, by the tokens of a step."""
+    """Different experts per layer that the steps of the last round read, by the tokens of a step."""
     return engine.routed.means()
 
 

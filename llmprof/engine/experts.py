@@ -44,7 +44,7 @@ class ExpertFeedForward:
         rows = torch.bincount(chosen, minlength=len(self.gate_up)).tolist()
         hit = [expert for expert, count in enumerate(rows) if count]
         self.routed.add(len(normed), len(hit))
-        inputs = normed.index_select(0, tokens).split([rows[expert] for expert in hit])
+        inputs = torch.split(normed.index_select(0, tokens), [rows[expert] for expert in hit])
         gate_ups = [self.gate_up[expert](part) for expert, part in zip(hit, inputs, strict=True)]
         probe.group_end()
 

@@ -65,7 +65,8 @@ class RotaryTable:
         angles = torch.outer(positions, turns)
         cos, sin = angles.cos() * scale, angles.sin() * scale
         tables = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
-        return cls(*(table.unsqueeze(1).to(device, dtype) for table in tables))
+        cos, sin = (table.unsqueeze(1).to(device, dtype) for table in tables)
+        return cls(cos, sin)
 
     def at(self, positions: torch.Tensor) -> Turn:
         """Copies of the rows of these positions [rows], each [rows, 1, head_dim]."""

@@ -59,7 +59,7 @@ class TableChoice:
 
 @dataclass(slots=True)
 class RoutedExperts:
-    """Different experts that a layer read in a step, by the tokens of the step."""
+    """Different experts that a layer read in a step, by the tokens of the step, in the last round."""
 
     _calls: dict[int, int] = field(default_factory=dict)
     _experts: dict[int, int] = field(default_factory=dict)
@@ -67,6 +67,11 @@ class RoutedExperts:
     def add(self, tokens: int, experts: int) -> None:
         self._calls[tokens] = self._calls.get(tokens, 0) + 1
         self._experts[tokens] = self._experts.get(tokens, 0) + experts
+
+    def clear(self) -> None:
+        """A round begins."""
+        self._calls.clear()
+        self._experts.clear()
 
     def means(self) -> tuple[ExpertsRead, ...]:
         return tuple(
