@@ -17,7 +17,7 @@ from llmprof.schema.settings import RoutingKind, RoutingSettings
 
 _TABLE_ROWS: Final = 8191
 """Choices that are drawn once for each layer; a prime, so that the multipliers reach all of them."""
-_ID, _POSITION = 7919, 104_729
+_ID, _POSITION = 7919, 104_730
 """What a token's place in the table follows from: the same token at the same position of any round
 chooses the same experts, so that rounds are alike."""
 
