@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,9 +57,30 @@ def _tensor(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
 
 
 def write_decoder(folder: Path, decoder: TinyDecoder, *, shards: int = 1) -> Path:
-    return write_safetensors_folder(
-        folder, decoder.config, tensors_of(decoder.config), shards=shards
-    )
+    tensors = {
+        own: tensor
+        for name, whole in tensors_of(decoder.config).items()
+        for own, tensor in _as_published(name, whole, str(decoder.config["model_type"]))
+    }
+    return write_safetensors_folder(folder, decoder.config, tensors, shards=shards)
+
+
+_MIXTRAL = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2", "mlp.": "block_sparse_moe."}
+
+
+def _as_published(
+    name: str, tensor: npt.NDArray[np.generic], model_type: str
+) -> Iterator[tuple[str, npt.NDArray[np.generic]]]:
+    """Under the names of the family's checkpoints, which keep each expert by itself."""
+    name = name.replace("mlp.router", "mlp.gate")
+    if model_type == "mixtral":
+        for usual, own in _MIXTRAL.items():
+            name = name.replace(usual, own)
+    if ".experts." not in name:
+        yield name, tensor
+        return
+    for number, expert in enumerate(tensor):
+        yield name.replace(".experts.", f".experts.{number}."), expert
 
 
 def settings(path: Path | str = "any", /, **groups: Mapping[str, object]) -> RunConfig:

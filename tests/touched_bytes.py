@@ -109,7 +109,7 @@ def weight_tensors(decoder: Decoder) -> Iterator[torch.Tensor]:
             yield linear.bias
     for layer in decoder.layers:
         yield layer.input_norm._gain
-        yield layer.post_attention_norm._gain
+        yield layer.feed_forward_norm._gain
         if layer.head_norm is not None:
             yield layer.head_norm._gains
     yield decoder.final_norm._gain
@@ -117,7 +117,7 @@ def weight_tensors(decoder: Decoder) -> Iterator[torch.Tensor]:
 
 def _linears(decoder: Decoder) -> Iterator[Any]:
     for layer in decoder.layers:
-        yield from (layer.qkv, layer.output, layer.gate_up, layer.down)
+        yield from (layer.qkv, layer.output, *layer.feed_forward.projections)
 
 
 def _storage(tensor: torch.Tensor) -> int:

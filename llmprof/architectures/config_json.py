@@ -9,6 +9,7 @@ from llmprof.architectures.families import Family, find_family, refuse_architect
 from llmprof.architectures.fields import Fields
 from llmprof.architectures.mlp_shapes import mlp_shapes
 from llmprof.architectures.norm_names import norm_names
+from llmprof.architectures.numerics import parse_numerics
 from llmprof.architectures.quantization_config import parse_quantization
 from llmprof.architectures.rope_scaling import parse_rope
 from llmprof.architectures.vision import parse_vision
@@ -84,6 +85,7 @@ def parse_config(data: Mapping[str, object], *, name: str, where: str | None = N
         mtp_layers=_mtp_layers(fields, family),
         vision=parse_vision(whole, basics.hidden),
         quantization=parse_quantization(whole),
+        **parse_numerics(fields, family, basics.hidden),
     )
 
 

@@ -80,6 +80,7 @@ _GEMMA_3: Final = {
     "head_dim": 256,
     "max_position_embeddings": 131_072,
     "sliding_window": 4096,
+    "rope_theta": 1_000_000.0,
 }
 _GEMMA_4: Final = {
     "vocab_size": 262_144,

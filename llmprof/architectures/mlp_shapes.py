@@ -42,7 +42,11 @@ def _qwen(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape, ..
     inner = fields.integer("moe_intermediate_size", limits.INTERMEDIATE)
     shared = _optional(fields, "shared_expert_intermediate_size", limits.INTERMEDIATE)
     experts = _experts(fields, "num_experts", inner).model_copy(
-        update={"shared_intermediate_size": shared, "shared_gate": shared > 0}
+        update={
+            "shared_intermediate_size": shared,
+            "shared_gate": shared > 0,
+            "normalized": fields.flag("norm_topk_prob", default=False),
+        }
     )
     step = _optional(fields, "decoder_sparse_step", limits.LAYERS) or 1
     dense_layers = _indices(fields, "mlp_only_layers")

@@ -110,7 +110,20 @@ def _longrope(fields: Fields, scaling: Fields, max_positions: int) -> RopeScalin
         kind="longrope",
         factor=max_positions / original,
         original_max_position_embeddings=original,
+        attention_factor=_optional(scaling, "attention_factor"),
+        short_factors=_factors(scaling, "short_factor"),
+        long_factors=_factors(scaling, "long_factor"),
     )
+
+
+def _factors(scaling: Fields, key: str) -> tuple[float, ...]:
+    """One for each frequency; none where the configuration has none."""
+    value = scaling.raw(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > limits.HEAD_DIM.high:
+        scaling.wrong(key, "expected a list with a number for each pair of channels")
+    return tuple(Fields({key: one}, scaling.where).number(key, limits.POSITIVE) for one in value)
 
 
 def _original_positions(scaling: Fields) -> int:

@@ -129,12 +129,22 @@ def _traffic(
     new: int,
     cached: int,
 ) -> ByteTraffic:
-    tokens = sum(one.count * _visible_cached(dims, one) for one in shape.sequences)
+    tokens = sum(one.count * _read_cached(dims, one, options) for one in shape.sequences)
     return ByteTraffic(
         kv_read=layers * tokens * cached * options.kv_bytes_per_number,
         activations=layers * shape.new_tokens * new * options.activation_bytes,
         copies=2 * layers * _gathered_tokens(shape, options) * cached * options.activation_bytes,
     )
+
+
+def _read_cached(dims: AttentionDims, sequence: SequenceShape, options: CostOptions) -> int:
+    """Cached tokens that are read: those that can be seen, if the kernel skips the others.
+
+    Standard attention has a score for every one.
+    """
+    if dims.window is not None and options.attention is AttentionKind.STANDARD:
+        return sequence.cached_tokens
+    return _visible_cached(dims, sequence)
 
 
 def _visible_cached(dims: AttentionDims, sequence: SequenceShape) -> int:

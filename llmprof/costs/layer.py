@@ -8,7 +8,7 @@ from llmprof.costs.groups import StoredWeights
 from llmprof.costs.linear_state import state_ops
 from llmprof.costs.ops import elementwise, linear, op_cost
 from llmprof.costs.options import CostOptions
-from llmprof.costs.routing import expected_experts
+from llmprof.costs.routing import experts_of_step
 from llmprof.schema.cost import ByteTraffic, OpCost, StepShape
 from llmprof.schema.layers import (
     DenseMlp,
@@ -145,7 +145,7 @@ class LayerCosts:
             if shape.shared_gate:
                 yield self._linear("gate_up_projection.shared_gate", self.hidden, 1)
         tokens, chosen = self.shape.new_tokens, shape.experts_per_token
-        share = expected_experts(shape.num_experts, chosen, tokens) / shape.num_experts
+        share = experts_of_step(shape, tokens, self.options.experts_read) / shape.num_experts
         rows, inner = tokens * chosen, shape.intermediate_size
         yield self._linear(
             "gate_up_projection.experts", self.hidden, 2 * inner, rows=rows, share=share

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from llmprof.architectures.gguf_types import GGML_TYPES
 from llmprof.errors import CapabilityError
-from llmprof.schema.cost import KvAccess
+from llmprof.schema.cost import ExpertsRead, KvAccess
 from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
 
 _BYTES_PER_NUMBER = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "fp8": 1}
@@ -67,6 +67,8 @@ class CostOptions:
     packed_rows: int | None = None
     """Rows up to which a product reads packed weights as they are; with more it unpacks them to
     floats first. None: always as they are."""
+    experts_read: tuple[ExpertsRead, ...] = ()
+    """Of steps that ran; steps of other sizes read as many as independent choices would on average."""
 
 
 def options_from(
@@ -77,12 +79,14 @@ def options_from(
     head_dim: int,
     kv_access: KvAccess | None = None,
     packed_rows: int | None = None,
+    experts_read: tuple[ExpertsRead, ...] = (),
 ) -> CostOptions:
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
     `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
-    cache `kv_dtype` says nothing and is not read. `kv_access` and `packed_rows` are as the engine
-    does it; by default nothing is gathered or unpacked.
+    cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows` and `experts_read`
+    are as the engine does it; by default nothing is gathered or unpacked, and tokens choose their
+    experts independently.
 
     Raises:
         CapabilityError: a dtype whose size is not known.
@@ -99,4 +103,5 @@ def options_from(
         block_tokens=settings.kv_cache.block_tokens,
         kv_access=kv_access or KvAccess(),
         packed_rows=packed_rows,
+        experts_read=experts_read,
     )

@@ -19,7 +19,7 @@ def step_cost(
     FLOPs are those of the matrix products, two per multiply-add; norms, rotations, softmax and the
     embedding look-up count none. Weights are read once per step as they are stored; of the
     embedding table only the rows that are looked up, unless a tied head reads it in full, and of a
-    layer's experts as many as the step's tokens choose on average (`expected_experts`).
+    layer's experts as many as the step's tokens chose, or would on average (`experts_of_step`).
 
     Raises:
         ValueError: cached tokens in a layout without a cache, or a manifest that lacks a tensor.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from llmprof.engine.kernels.matvec import matvec_supported
 from llmprof.engine.request_trace import Request
-from llmprof.engine.runnable import check_window
+from llmprof.engine.runnable import check_rotation
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import (
@@ -148,12 +148,14 @@ def check_trace(model: ModelConfig, trace: Sequence[Request]) -> None:
 
     Raises:
         InputError: names the first one, with the numbers.
-        CapabilityError: one that is longer than the window in which a layer attends.
+        CapabilityError: one that grows beyond the original context of longrope, or is within it
+            beside others that are not.
     """
     longest = model.max_position_embeddings
+    most = max((request.prompt_tokens + request.output_tokens for request in trace), default=0)
     for request in trace:
         tokens = request.prompt_tokens + request.output_tokens
-        check_window(model, tokens)
+        check_rotation(model, request.prompt_tokens, most)
         if tokens > longest:
             raise InputError(
                 f"request {request.index} of the trace has {tokens} tokens, but {model.name} has "
@@ -168,10 +170,10 @@ def check_length(model: ModelConfig, prompt_tokens: int, output_tokens: int) -> 
 
     Raises:
         InputError: with the numbers.
-        CapabilityError: more tokens than the window in which a layer attends.
+        CapabilityError: a sequence that grows beyond the original context of longrope.
     """
     longest = model.max_position_embeddings
-    check_window(model, prompt_tokens + output_tokens)
+    check_rotation(model, prompt_tokens, prompt_tokens + output_tokens)
     if prompt_tokens + output_tokens > longest:
         raise InputError(
             f"{prompt_tokens} prompt tokens and {output_tokens} output tokens are "

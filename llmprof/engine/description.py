@@ -8,7 +8,7 @@ from llmprof.engine import activation, norm, rope
 from llmprof.engine.engine import Engine
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.workload import CeilingNeeds
-from llmprof.schema.cost import Phase, StepShape
+from llmprof.schema.cost import ExpertsRead, Phase, StepShape
 from llmprof.schema.run import EngineDescription
 from llmprof.schema.settings import KvLayout, RunConfig
 
@@ -22,7 +22,13 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         head_dim=engine.model.head_dim,
         kv_access=engine.kv_access,
         packed_rows=packed_rows(engine),
+        experts_read=experts_read(engine),
     )
+
+
+def experts_read(engine: Engine) -> tuple[ExpertsRead, ...]:
+    """Different experts per layer that the steps of the last round read, by the tokens of a step."""
+    return engine.routed.means()
 
 
 def packed_rows(engine: Engine) -> int | None:
@@ -53,6 +59,7 @@ def describe_engine(
         kv_access=engine.kv_access,
         kv_bytes_per_token=engine.kv_bytes_per_token,
         packed_rows=packed_rows(engine),
+        experts_read=experts_read(engine),
     )
 
 
@@ -72,8 +79,9 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
         kernels["attention.decode"] = attention.decode_kernel.name
     kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
-    for role, module in (("norm", norm), ("rope", rope), ("activation", activation)):
-        kernels[role] = module.kernel_name(engine.device)
+    kernels["norm"] = norm.kernel_name(engine.device)
+    kernels["rope"] = rope.kernel_name(engine.device)
+    kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
     return kernels
 
 
@@ -101,7 +109,7 @@ def ceiling_needs(engine: Engine, config: RunConfig, steady: StepShape) -> Ceili
     options = cost_options(engine, config)
     traffic = step_cost(engine.model, engine.manifest, steady, options).traffic
     layer, head = engine.decoder.layers[0], engine.decoder.head
-    projections = (layer.qkv, layer.output, layer.gate_up, layer.down, head)
+    projections = (layer.qkv, layer.output, *layer.feed_forward.projections, head)
     is_skinny = steady.phase is Phase.DECODE and config.kv_cache.layout is not KvLayout.NONE
     return CeilingNeeds(
         working_set_bytes=int(traffic.weights + traffic.kv_read),

@@ -10,7 +10,7 @@ from llmprof.architectures.source import ModelSource, require_weights
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
-from llmprof.engine.attention import make_attention
+from llmprof.engine.attention import make_attention, score_rules
 from llmprof.engine.capabilities import (
     check_capabilities,
     check_length,
@@ -34,7 +34,8 @@ from llmprof.engine.memory import check_memory, out_of_memory_explained, predict
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.rope import RotaryTable
-from llmprof.engine.runnable import check_model
+from llmprof.engine.routing import RoutedExperts, make_choice
+from llmprof.engine.runnable import check_model, check_switches
 from llmprof.engine.sampling import Sampler
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.step_batch import StepBatch
@@ -64,6 +65,8 @@ class Engine:
     """Where attention gathers a copy of the cache; `costs` has to know."""
     random_weights: bool
     runner: StepRunner = field(default_factory=EagerRunner)
+    routed: RoutedExperts = field(default_factory=RoutedExperts)
+    """Experts that steps read, of a model that has some."""
 
     @classmethod
     def load(
@@ -92,6 +95,7 @@ class Engine:
         """
         check_capabilities(config)
         check_model(source)
+        check_switches(source.config, config)
         check_weights(config.weights, device)
         check_workload(config, source.config)
         require_weights(source, config.weights)
@@ -104,7 +108,8 @@ class Engine:
         )
         runner = make_runner(config.execution.mode, device=device, layout=config.kv_cache.layout)
         torch.set_num_threads(threads)
-        attention = make_attention(config.attention.kind, device)
+        rules = score_rules(source.config)
+        attention = make_attention(config.attention.kind, device, rules)
         with out_of_memory_explained(f"loading {source.name}"):
             loaded = load_weights(
                 source,
@@ -112,6 +117,7 @@ class Engine:
                 dtype,
                 attention=attention,
                 device=device,
+                choice=make_choice(source.config, config.routing, device),
             )
         return cls(
             decoder=loaded.decoder,
@@ -124,6 +130,7 @@ class Engine:
             kv_access=kv_access(config, decode_kernel=attention.decode_kernel is not None),
             random_weights=loaded.random,
             runner=runner,
+            routed=loaded.routed,
         )
 
     @property

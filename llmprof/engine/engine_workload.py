@@ -51,6 +51,7 @@ class EngineWorkload:
             MeasurementFailedError: memory ran out, or the logits are no numbers.
         """
         self._restart()
+        self._engine.routed.clear()
         self._sampler.forget()
         self._first_output = self._batch.num_tokens
         with torch.inference_mode(), out_of_memory_explained("running a step"):

@@ -1,7 +1,7 @@
 """From files, or from nothing, to the weights of a decoder on one device."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -10,8 +10,11 @@ from llmprof.architectures.manifest import EMBEDDING, FINAL_NORM, LM_HEAD, expec
 from llmprof.architectures.source import ModelSource
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of, spec_of
+from llmprof.engine.activation import gated, gated_by_gelu
 from llmprof.engine.attention import Attention
 from llmprof.engine.dtypes import ComputeDtype
+from llmprof.engine.experts import ExpertFeedForward
+from llmprof.engine.feed_forward import DenseFeedForward, FeedForward
 from llmprof.engine.gguf_tensors import GgufTensors
 from llmprof.engine.kernels.memory import WeightMemory
 from llmprof.engine.linear import Linear
@@ -20,7 +23,10 @@ from llmprof.engine.norm import HeadNorm, RmsNorm
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.quantization.rounding import quantize_into
 from llmprof.engine.random_weights import RandomTensors
+from llmprof.engine.rope import EVERYWHERE, WITHIN_WINDOW
+from llmprof.engine.routing import ExpertChoice, RoutedExperts, RouterChoice
 from llmprof.engine.safetensors_tensors import SafetensorsTensors
+from llmprof.schema.layers import ExpertMlp, SoftmaxAttention
 from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import WeightSource, WeightsSettings
 
@@ -51,6 +57,8 @@ class LoadedWeights:
     random: bool
     rounded: tuple[str, ...]
     """Tensors whose codes were made here; packed ones that are not named came as they are."""
+    routed: RoutedExperts = field(default_factory=RoutedExperts)
+    """Told by layers with experts how many of them each step read."""
 
 
 def load_weights(
@@ -61,11 +69,13 @@ def load_weights(
     attention: Attention,
     device: str,
     search: bool = True,
+    choice: ExpertChoice | None = None,
 ) -> LoadedWeights:
     """Load a model, or make one up, in the format that the settings ask for.
 
     `search=False` rounds int4 weights plainly (see `quantize_into`), as it is always done with
-    random ones: they are only read.
+    random ones: they are only read. `choice` says which experts tokens pass: by default their
+    router does.
 
     Raises:
         InputError: a tensor is missing or cannot be read.
@@ -73,11 +83,19 @@ def load_weights(
     """
     random = weights.source is WeightSource.RANDOM
     reader = open_tensors(source, weights.source)
-    loader = _Loader(source.config, reader, weights, dtype, device, search=search and not random)
+    loader = _Loader(
+        source.config,
+        reader,
+        weights,
+        dtype,
+        device,
+        search=search and not random,
+        choice=choice or RouterChoice(),
+    )
     with torch.inference_mode():
         decoder = loader.decoder(attention)
     manifest = WeightManifest(origin="engine", tensors=tuple(loader.specs))
-    return LoadedWeights(decoder, manifest, random, tuple(loader.rounded))
+    return LoadedWeights(decoder, manifest, random, tuple(loader.rounded), loader.routed)
 
 
 def open_tensors(source: ModelSource, weights: WeightSource) -> TensorReader:
@@ -85,7 +103,7 @@ def open_tensors(source: ModelSource, weights: WeightSource) -> TensorReader:
         return RandomTensors()
     if source.kind == "gguf":
         return GgufTensors(source.files[0], source.config)
-    return SafetensorsTensors(source.files)
+    return SafetensorsTensors(source.files, source.config.model_type)
 
 
 class _Loader:
@@ -100,6 +118,7 @@ class _Loader:
         device: str,
         *,
         search: bool,
+        choice: ExpertChoice,
     ) -> None:
         self._model = model
         self._reader = reader
@@ -107,6 +126,8 @@ class _Loader:
         self._dtype = dtype
         self._device = device
         self._search = search
+        self._choice = choice
+        self.routed = RoutedExperts()
         self._shapes = expected_tensors(model)
         self._memory = WeightMemory()
         self.specs: list[TensorSpec] = []
@@ -118,30 +139,82 @@ class _Loader:
         final_norm = self._norm(FINAL_NORM)
         tied = self._model.tie_word_embeddings
         head = embedding if tied else self._linear([LM_HEAD.removesuffix(".weight")])
-        return Decoder(self._model, embedding, layers, final_norm, head, attention)
+        has_experts = any(layer.mlp.kind == "experts" for layer in self._model.layers)
+        choice = self._choice if has_experts else None
+        return Decoder(self._model, embedding, layers, final_norm, head, attention, choice)
 
     def _layer(self, index: int) -> DecoderLayer:
         prefix = f"model.layers.{index}."
         attention = f"{prefix}self_attn."
+        shape = self._model.layers[index]
+        fused = isinstance(shape.attention, SoftmaxAttention) and shape.attention.fused
+        within = isinstance(shape.attention, SoftmaxAttention) and shape.attention.window
+        around = "pre_feedforward_layernorm" in shape.norms
+        input_norm, *others = (f"{prefix}{name}.weight" for name in shape.norms)
+        after_attention = others.pop(0) if around else None
         return DecoderLayer(
-            input_norm=self._norm(f"{prefix}input_layernorm.weight"),
-            qkv=self._linear([f"{attention}{part}_proj" for part in "qkv"]),
+            input_norm=self._norm(input_norm),
+            qkv=self._linear(
+                [f"{attention}{part}_proj" for part in (("qkv",) if fused else "qkv")]
+            ),
             head_norm=self._head_norm(attention) if self._model.qk_norm else None,
             output=self._linear([f"{attention}o_proj"]),
-            post_attention_norm=self._norm(f"{prefix}post_attention_layernorm.weight"),
-            gate_up=self._linear([f"{prefix}mlp.gate_proj", f"{prefix}mlp.up_proj"]),
-            down=self._linear([f"{prefix}mlp.down_proj"]),
+            norm_after_attention=self._norm(after_attention) if after_attention else None,
+            feed_forward_norm=self._norm(others[0]),
+            feed_forward=self._feed_forward(index, others[1:]),
+            turn=WITHIN_WINDOW if within and self._model.window_rope_theta else EVERYWHERE,
         )
 
+    def _feed_forward(self, layer: int, norm_after: Sequence[str]) -> FeedForward:
+        prefix = f"model.layers.{layer}.mlp."
+        shape = self._model.layers[layer].mlp
+        gate = gated_by_gelu if self._model.activation == "gelu_tanh" else gated
+        if isinstance(shape, ExpertMlp):
+            return ExpertFeedForward(
+                router=self._linear([f"{prefix}router"]),
+                gate_up=self._experts(f"{prefix}experts.", ("gate_proj", "up_proj")),
+                down=self._experts(f"{prefix}experts.", ("down_proj",)),
+                gate=gate,
+                per_token=shape.experts_per_token,
+                normalized=shape.normalized,
+                layer=layer,
+                choice=self._choice,
+                routed=self.routed,
+            )
+        parts = ("gate_up_proj",) if shape.fused else ("gate_proj", "up_proj")
+        return DenseFeedForward(
+            gate_up=self._linear([f"{prefix}{part}" for part in parts]),
+            down=self._linear([f"{prefix}down_proj"]),
+            gate=gate,
+            norm_after=self._norm(norm_after[0]) if norm_after else None,
+        )
+
+    def _experts(self, prefix: str, parts: Sequence[str]) -> tuple[Linear, ...]:
+        """A matrix for each expert, its parts one below the other; stored float only."""
+        names = [f"{prefix}{part}.weight" for part in parts]
+        experts, _, columns = self._shapes[names[0]]
+        rows = [self._shapes[name][1] for name in names]
+        whole = self._allocate((experts, sum(rows), columns), dtype=self._dtype.torch)
+        for name, part in zip(names, torch.split(whole, rows, dim=1), strict=True):
+            self._reader.read_into(name, part)
+            self.specs.append(spec_of(name, tuple(part.shape), WeightFormat(self._dtype.name)))
+        return tuple(Linear(one) for one in whole.unbind(0))
+
     def _norm(self, name: str) -> RmsNorm:
-        return RmsNorm(self._vector([name]), self._model.rms_norm_eps)
+        model = self._model
+        return RmsNorm(self._vector([name]), model.rms_norm_eps, model.norm_gain_offset)
 
     def _head_norm(self, attention: str) -> HeadNorm:
         model = self._model
         query = self._vector([f"{attention}q_norm.weight"])
         key = self._vector([f"{attention}k_norm.weight"])
         return HeadNorm(
-            query, key, model.num_attention_heads, model.num_key_value_heads, model.rms_norm_eps
+            query,
+            key,
+            model.num_attention_heads,
+            model.num_key_value_heads,
+            model.rms_norm_eps,
+            model.norm_gain_offset,
         )
 
     def _linear(self, modules: Sequence[str]) -> Linear:

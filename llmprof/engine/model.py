@@ -1,4 +1,4 @@
-"""A llama-family decoder: pre-norm attention and SwiGLU blocks around one residual stream.
+"""A decoder: pre-norm attention and feed-forward blocks around one residual stream.
 
 Hidden states are [rows, hidden_size] throughout, one row per new token of every sequence; what
 belongs to which sequence matters to attention and cache alone.
@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import torch
 
-from llmprof.engine.activation import gated
 from llmprof.engine.attention import Attention
+from llmprof.engine.feed_forward import FeedForward, add_normed_
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import HeadNorm, RmsNorm
 from llmprof.engine.probe import Probe
 from llmprof.engine.residual import add_
-from llmprof.engine.rope import RotaryTable, rotate_
+from llmprof.engine.rope import EVERYWHERE, RotaryTable, Turn, rotate_
+from llmprof.engine.routing import ExpertChoice
 from llmprof.engine.step_batch import StepBatch
 from llmprof.schema.cost import OpGroup
 from llmprof.schema.model import ModelConfig
@@ -30,10 +31,12 @@ class DecoderLayer:
     """Rows: query heads, key heads, value heads."""
     head_norm: HeadNorm | None
     output: Linear
-    post_attention_norm: RmsNorm
-    gate_up: Linear
-    """Rows: gate, then up."""
-    down: Linear
+    feed_forward_norm: RmsNorm
+    feed_forward: FeedForward
+    norm_after_attention: RmsNorm | None = None
+    """Of what attention adds (Gemma)."""
+    turn: int = EVERYWHERE
+    """Where the tables that rotate this layer's heads are in a step's `Turn`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,16 @@ class Decoder:
     final_norm: RmsNorm
     head: Linear
     attention: Attention
+    choice: ExpertChoice | None = None
+    """Of layers with experts."""
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """Rows of the embedding table [rows, hidden_size], new; ids [rows]."""
+        x = self.embedding.rows(ids)
+        if self.config.embedding_scale != 1.0:
+            # as the models are trained, the factor is rounded to the dtype of the table
+            x.mul_(x.new_tensor(self.config.embedding_scale).item())
+        return x
 
     def forward(
         self, step: StepBatch, cache: KvCache, rotary: RotaryTable, probe: Probe
@@ -64,17 +77,19 @@ class Decoder:
         """
         cache.begin_step(step)
         self.attention.begin_step(step)
+        if self.choice is not None:
+            self.choice.begin_step(step)
         turn = rotary.at(step.positions)
 
         probe.group_begin(OpGroup.EMBEDDING)
-        x = self.embedding.rows(step.ids)
+        x = self.embed(step.ids)
         probe.group_end()
         return self.through_layers(x, turn, step, cache, probe)
 
     def through_layers(
         self,
         x: torch.Tensor,
-        turn: tuple[torch.Tensor, torch.Tensor],
+        turn: Turn,
         step: StepBatch,
         cache: KvCache,
         probe: Probe,
@@ -82,7 +97,10 @@ class Decoder:
         """From embedded tokens x [rows, hidden_size], which are used up, to logits as `forward`."""
         for index, layer in enumerate(self.layers):
             self._attend(x, layer, index, step, turn, cache, probe)
-            _feed_forward(x, layer, probe)
+            probe.group_begin(OpGroup.NORM)
+            normed = layer.feed_forward_norm(x)
+            probe.group_end()
+            layer.feed_forward.add_to(x, normed, probe)
 
         if step.logit_rows is None:
             return self._logits(x, probe)
@@ -96,7 +114,7 @@ class Decoder:
         layer: DecoderLayer,
         index: int,
         step: StepBatch,
-        turn: tuple[torch.Tensor, torch.Tensor],
+        turn: Turn,
         cache: KvCache,
         probe: Probe,
     ) -> None:
@@ -119,7 +137,7 @@ class Decoder:
             probe.group_end()
 
         probe.group_begin(OpGroup.ROPE)
-        rotate_(rotated, *turn)
+        rotate_(rotated, turn[layer.turn], turn[layer.turn + 1])
         probe.group_end()
 
         keys_values = heads.narrow(1, num_query, 2 * num_kv).view(-1, 2, num_kv, model.head_dim)
@@ -135,8 +153,12 @@ class Decoder:
         probe.group_end()
 
         probe.group_begin(OpGroup.OUTPUT_PROJECTION)
-        add_(x, layer.output(attended))
+        out = layer.output(attended)
+        if layer.norm_after_attention is None:
+            add_(x, out)
         probe.group_end()
+        if layer.norm_after_attention is not None:
+            add_normed_(x, out, layer.norm_after_attention, OpGroup.OUTPUT_PROJECTION, probe)
 
     def _logits(self, x: torch.Tensor, probe: Probe) -> torch.Tensor:
         probe.group_begin(OpGroup.NORM)
@@ -145,24 +167,8 @@ class Decoder:
 
         probe.group_begin(OpGroup.LM_HEAD)
         logits = self.head(normed)
+        cap = self.config.logit_cap
+        if cap is not None:
+            logits.div_(cap).tanh_().mul_(cap)
         probe.group_end()
         return logits
-
-
-def _feed_forward(x: torch.Tensor, layer: DecoderLayer, probe: Probe) -> None:
-    """Add a layer's SwiGLU (Shazeer 2020) to the residual stream x, in place."""
-    probe.group_begin(OpGroup.NORM)
-    normed = layer.post_attention_norm(x)
-    probe.group_end()
-
-    probe.group_begin(OpGroup.GATE_UP_PROJECTION)
-    gate_up = layer.gate_up(normed)
-    probe.group_end()
-
-    probe.group_begin(OpGroup.ACTIVATION)
-    inner = gated(gate_up)
-    probe.group_end()
-
-    probe.group_begin(OpGroup.DOWN_PROJECTION)
-    add_(x, layer.down(inner))
-    probe.group_end()

@@ -16,15 +16,22 @@ _OWN: Final = "llmprof::rms_norm"
 
 
 class RmsNorm:
-    """Over the last dimension of x [rows, size], with one gain per channel [size]."""
+    """Over the last dimension of x [rows, size], with one gain per channel [size].
 
-    def __init__(self, gain: torch.Tensor, eps: float) -> None:
+    `offset` is added to the gains (Gemma): in fp32, since gains near zero are stored more exactly
+    than gains near one.
+    """
+
+    def __init__(self, gain: torch.Tensor, eps: float, offset: float = 0.0) -> None:
         self._gain = gain
         self._eps = eps
+        self._offset = offset
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if runs_native(x):
-            return rms_norm(x, self._gain, self._eps)
+            return rms_norm(x, self._gain, self._eps, self._offset)
+        if self._offset:
+            return _offset_norm(x, self._gain, self._eps, self._offset)
         return functional.rms_norm(x, self._gain.shape, self._gain, self._eps)
 
 
@@ -32,19 +39,34 @@ class HeadNorm:
     """RMS norm of every query and key head by itself, as Qwen3 has it before the rotation."""
 
     def __init__(
-        self, query: torch.Tensor, key: torch.Tensor, heads: int, kv_heads: int, eps: float
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        heads: int,
+        kv_heads: int,
+        eps: float,
+        offset: float = 0.0,
     ) -> None:
         """From the gains [head_dim] of queries and of keys."""
         self._gains = torch.cat((query.expand(heads, -1), key.expand(kv_heads, -1)))
         self._eps = eps
+        self._offset = offset
 
     def apply_(self, heads: torch.Tensor) -> None:
         """Norm [rows, query heads + KV heads, head_dim] in place."""
         if runs_native(heads):
-            rms_norm_heads_(heads, self._gains, self._eps)
+            rms_norm_heads_(heads, self._gains, self._eps, self._offset)
+            return
+        if self._offset:
+            heads.copy_(_offset_norm(heads, self._gains, self._eps, self._offset))
             return
         normed = functional.rms_norm(heads, heads.shape[-1:], None, self._eps)
         torch.mul(normed, self._gains, out=heads)
+
+
+def _offset_norm(x: torch.Tensor, gain: torch.Tensor, eps: float, offset: float) -> torch.Tensor:
+    normed = functional.rms_norm(x.float(), x.shape[-1:], None, eps)
+    return normed.mul_(gain.float() + offset).to(x.dtype)
 
 
 def kernel_name(device: str) -> str:

@@ -4,8 +4,10 @@ Channel i of a head is paired with channel i + head_dim / 2, and pair i of the t
 is turned by the angle p * frequency_i.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -15,6 +17,12 @@ from llmprof.engine.kernels.rotary import rotate_ as rotate_native_
 from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig, RopeScaling
 
+Turn = tuple[torch.Tensor, ...]
+"""Cosines and sines of each row's position; then those of layers within a window, if they differ."""
+EVERYWHERE: Final = 0
+WITHIN_WINDOW: Final = 2
+"""Where in a `Turn` the two tables are that a layer rotates by."""
+
 
 @dataclass(frozen=True, slots=True)
 class RotaryTable:
@@ -23,22 +31,47 @@ class RotaryTable:
     cos: torch.Tensor
     sin: torch.Tensor
     """Negative in the first half: x * cos + roll(x) * sin is the rotation."""
+    window: "RotaryTable | None" = None
+    """Of layers that attend within a window, where they rotate otherwise (Gemma 3)."""
 
     @classmethod
     def of(
         cls, model: ModelConfig, max_tokens: int, dtype: torch.dtype, device: str
     ) -> "RotaryTable":
-        """Angles are computed in fp32, as the models are trained, and rounded to `dtype` once."""
+        """Angles are computed in fp32, as the models are trained, and rounded to `dtype` once.
+
+        longrope has other frequencies where `max_tokens` are more than its original context.
+        """
+        table = cls._made(
+            frequencies(model, max_tokens), attention_factor(model), max_tokens, dtype, device
+        )
+        if model.window_rope_theta is None:
+            return table
+        within = frequencies(
+            model.model_copy(update={"rope_theta": model.window_rope_theta, "rope_scaling": None})
+        )
+        return dataclasses.replace(table, window=cls._made(within, 1.0, max_tokens, dtype, device))
+
+    @classmethod
+    def _made(
+        cls,
+        turns: torch.Tensor,
+        scale: float,
+        max_tokens: int,
+        dtype: torch.dtype,
+        device: str,
+    ) -> "RotaryTable":
         positions = torch.arange(max_tokens, dtype=torch.float32)
-        angles = torch.outer(positions, frequencies(model))
-        scale = attention_factor(model.rope_scaling)
+        angles = torch.outer(positions, turns)
         cos, sin = angles.cos() * scale, angles.sin() * scale
         tables = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
-        return cls(*(table.unsqueeze(1).to(device, dtype) for table in tables))
+        cos, sin = (table.unsqueeze(1).to(device, dtype) for table in tables)
+        return cls(cos, sin)
 
-    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def at(self, positions: torch.Tensor) -> Turn:
         """Copies of the rows of these positions [rows], each [rows, 1, head_dim]."""
-        return self.cos.index_select(0, positions), self.sin.index_select(0, positions)
+        turn = self.cos.index_select(0, positions), self.sin.index_select(0, positions)
+        return turn if self.window is None else (*turn, *self.window.at(positions))
 
 
 def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
@@ -54,7 +87,7 @@ def kernel_name(device: str) -> str:
     return "llmprof::rotate_" if runs_native(device) else "torch.roll, torch.addcmul"
 
 
-def frequencies(model: ModelConfig) -> torch.Tensor:
+def frequencies(model: ModelConfig, max_tokens: int = 1) -> torch.Tensor:
     """Radians per position of each channel pair, [head_dim / 2], scaled as the model asks."""
     exponents = torch.arange(0, model.head_dim, 2, dtype=torch.float32) / model.head_dim
     plain = 1.0 / model.rope_theta**exponents
@@ -68,16 +101,27 @@ def frequencies(model: ModelConfig) -> torch.Tensor:
             return plain / torch.tensor(_llama3_divisors(model, scaling))
         case "yarn":
             return _yarn(model, scaling, plain)
-        case "dynamic" | "longrope":
+        case "longrope":
+            return plain / torch.tensor(_longrope_divisors(model, scaling, max_tokens))
+        case "dynamic":
             raise CapabilityError(f"rotary scaling '{scaling.kind}' is not available")
 
 
-def attention_factor(scaling: RopeScaling | None) -> float:
-    """What YaRN multiplies queries and keys by (Peng et al. 2023, section 3.4); 1 otherwise."""
-    if scaling is None or scaling.kind != "yarn":
+def attention_factor(model: ModelConfig) -> float:
+    """What YaRN (Peng et al. 2023, section 3.4) and LongRoPE (Ding et al. 2024) scale by.
+
+    Queries and keys are multiplied by it; 1 where nothing is scaled so.
+    """
+    scaling = model.rope_scaling
+    if scaling is None or scaling.kind not in ("yarn", "longrope"):
         return 1.0
     if scaling.attention_factor is not None:
         return scaling.attention_factor
+    if scaling.kind == "longrope":
+        original = scaling.original_max_position_embeddings or model.max_position_embeddings
+        if scaling.factor <= 1:
+            return 1.0
+        return math.sqrt(1 + math.log(scaling.factor) / math.log(original))
     if scaling.mscale and scaling.mscale_all_dim:
         return _temperature(scaling.factor, scaling.mscale) / _temperature(
             scaling.factor, scaling.mscale_all_dim
@@ -87,6 +131,20 @@ def attention_factor(scaling: RopeScaling | None) -> float:
 
 def _temperature(factor: float, mscale: float) -> float:
     return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _longrope_divisors(
+    model: ModelConfig, scaling: RopeScaling, max_tokens: int
+) -> tuple[float, ...]:
+    """Those of short sequences up to the original context, else those of long ones."""
+    original = scaling.original_max_position_embeddings or model.max_position_embeddings
+    found = scaling.long_factors if max_tokens > original else scaling.short_factors
+    if len(found) != model.head_dim // 2:
+        raise CapabilityError(
+            f"{model.name}: longrope has {len(found)} factors, and a head has "
+            f"{model.head_dim // 2} frequencies"
+        )
+    return found
 
 
 def _llama3_divisors(model: ModelConfig, scaling: RopeScaling) -> list[float]:

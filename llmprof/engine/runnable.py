@@ -1,17 +1,35 @@
-"""Which of the models that can be described the engine can run: plain dense decoders."""
+"""Which of the models that can be described the engine can run, and with which switches."""
 
 from collections.abc import Iterator
 from typing import Final
 
+from llmprof.architectures.families import find_family
 from llmprof.architectures.gguf_types import GGML_TYPES, LOADABLE_TYPES
 from llmprof.architectures.source import ModelSource
-from llmprof.errors import CapabilityError
-from llmprof.schema.layers import LayerShape
+from llmprof.errors import CapabilityError, InputError
+from llmprof.schema.layers import ExpertMlp, LayerShape
 from llmprof.schema.model import ModelConfig
+from llmprof.schema.settings import (
+    ExecutionMode,
+    Quantization,
+    RoutingKind,
+    RunConfig,
+    WeightSource,
+)
 
-FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES: Final = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "mixtral",
+    "qwen3_moe",
+    "gemma2",
+    "gemma3",
+)
 """Whose every layer the engine computes as it is meant."""
-_SCALINGS: Final = ("linear", "llama3", "yarn")
+_SCALINGS: Final = ("linear", "llama3", "yarn", "longrope")
 _UNLOADABLE: Final = {
     kind.stored_dtype: kind.name for kind in GGML_TYPES.values() if kind.name not in LOADABLE_TYPES
 }
@@ -30,22 +48,58 @@ def check_model(source: ModelSource) -> None:
         )
 
 
-def check_window(model: ModelConfig, tokens: int) -> None:
-    """Refuse sequences of so many tokens that a layer would see only a part of.
+def check_switches(model: ModelConfig, config: RunConfig) -> None:
+    """Refuse switches that a mixture of experts does not have, and routing without experts.
 
     Raises:
-        CapabilityError: the attention of the engine is in full.
+        CapabilityError: the engine cannot do it.
+        InputError: settings that do nothing or contradict each other.
     """
-    windows = [
-        layer.attention.window
-        for layer in model.layer_kinds
-        if layer.attention.kind == "softmax" and layer.attention.window
-    ]
-    if windows and tokens > min(windows):
+    routing = config.routing
+    if not any(kind.mlp.kind == "experts" for kind in model.layer_kinds):
+        if routing.kind is not RoutingKind.ROUTER:
+            raise InputError(
+                f"routing.kind={routing.kind.value} needs experts, and {model.name} has none",
+                remedy="Remove it",
+            )
+        return
+    if routing.kind is not RoutingKind.ROUTER and config.weights.source is WeightSource.FILE:
+        raise InputError(
+            f"routing.kind={routing.kind.value} is for random weights: with real ones the router "
+            "decides",
+            remedy="Set weights.source=random or routing.kind=router",
+        )
+    if config.weights.quantization is not Quantization.NONE:
         raise CapabilityError(
-            f"{tokens:,} tokens are more than the sliding window of {min(windows):,} tokens in "
-            f"which {model.name} attends, and the engine attends to all of them",
-            remedy=f"Ask for {min(windows):,} tokens at most",
+            f"weights.quantization={config.weights.quantization.value} is not available for a "
+            "mixture of experts: its experts are kept as floats in this version",
+            remedy="Set weights.quantization=none",
+        )
+    if config.execution.mode is not ExecutionMode.EAGER:
+        raise CapabilityError(
+            f"execution.mode={config.execution.mode.value} replays the same kernels in every step, "
+            f"and the steps of {model.name} pass other experts each time",
+            remedy="Set execution.mode=eager",
+        )
+
+
+def check_rotation(model: ModelConfig, prompt_tokens: int, tokens: int) -> None:
+    """Refuse sequences that grow beyond the original context of longrope.
+
+    Where one does, every key would have to be rotated again, by the factors of long sequences.
+
+    Raises:
+        CapabilityError: the engine rotates a key once.
+    """
+    scaling = model.rope_scaling
+    if scaling is None or scaling.kind != "longrope":
+        return
+    original = scaling.original_max_position_embeddings or model.max_position_embeddings
+    if prompt_tokens <= original < tokens:
+        raise CapabilityError(
+            f"a prompt of {prompt_tokens:,} tokens that grows to {tokens:,} passes the original "
+            f"context of {model.name}, {original:,} tokens, from which on it rotates otherwise",
+            remedy=f"Ask for {original:,} tokens at most, or a prompt of more than that",
         )
 
 
@@ -53,18 +107,30 @@ def _reasons(source: ModelSource) -> Iterator[str]:
     model = source.config
     for kind in model.layer_kinds:
         yield from _unlike_plain(kind)
-    if model.model_type not in FAMILIES:
+    if find_family(model.model_type, model.name).model_type not in FAMILIES:
         yield f"the norms, activations and scales of the family {model.model_type} are its own"
-    scaling = model.rope_scaling
-    if scaling is not None and (scaling.kind not in _SCALINGS or not scaling.truncate):
-        yield f"rotary scaling '{scaling.kind}'" + (
-            "" if scaling.truncate else " without truncation"
-        )
+    yield from _rotation(model)
+    if model.activation == "gelu":
+        yield "the activation gelu without its approximation by tanh"
     if model.quantization is not None:
         yield f"checkpoints quantized by '{model.quantization.method}' cannot be loaded"
     for tensor in source.manifest.tensors if source.has_weights else ():
         if tensor.stored_dtype in _UNLOADABLE:
             yield f"tensor '{tensor.name}' is stored as {_UNLOADABLE[tensor.stored_dtype]}"
+
+
+def _rotation(model: ModelConfig) -> Iterator[str]:
+    scaling = model.rope_scaling
+    if scaling is not None and (scaling.kind not in _SCALINGS or not scaling.truncate):
+        yield f"rotary scaling '{scaling.kind}'" + (
+            "" if scaling.truncate else " without truncation"
+        )
+    if scaling is not None and scaling.kind == "longrope":
+        factors = {len(scaling.short_factors), len(scaling.long_factors)}
+        if factors != {model.head_dim // 2}:
+            yield f"rotary scaling 'longrope' without a factor for each of {model.head_dim // 2} pairs"
+    if model.rotary_share != 1.0:
+        yield f"rotation of a part of each head ({model.rotary_share:g})"
 
 
 def _unlike_plain(kind: LayerShape) -> Iterator[str]:
@@ -77,5 +143,11 @@ def _unlike_plain(kind: LayerShape) -> Iterator[str]:
         yield "layers that share the keys and values of another one"
     elif attention.chunk:
         yield "attention within chunks"
-    if kind.mlp.kind == "experts":
-        yield "a mixture of experts"
+    if kind.mlp.kind == "experts" and not _routed_alone(kind.mlp):
+        yield "a mixture of experts with shared experts, biases or a router of its own kind"
+
+
+def _routed_alone(mlp: ExpertMlp) -> bool:
+    """Experts without biases and with nothing beside them, chosen by a plain router."""
+    own = (mlp.bias, mlp.fused, mlp.router_bias, mlp.router_scales, mlp.router_correction)
+    return not (any(own) or mlp.shared_intermediate_size or mlp.dense_beside)

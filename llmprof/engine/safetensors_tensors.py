@@ -1,32 +1,55 @@
 """Tensors of a Hugging Face checkpoint, one or several safetensors files. Nothing is unpickled."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
+from llmprof.architectures.checkpoint_names import usual_name
+from llmprof.architectures.families import find_family
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.errors import InputError
 
 
-class SafetensorsTensors:
-    """Reads by name from whichever shard holds it."""
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A tensor in a file: a whole matrix, or that of one expert."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    shard: Any
+    path: Path
+    name: str
+    expert: int | None
+
+    def read(self) -> torch.Tensor:
+        try:
+            stored: torch.Tensor = self.shard.get_tensor(self.name)
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"cannot read tensor '{self.name}' of {self.path}: {error}") from error
+        return stored
+
+
+class SafetensorsTensors:
+    """Reads by usual name from whichever shard holds it, under the family's own names."""
+
+    def __init__(self, files: Sequence[Path], model_type: str) -> None:
         """Open every shard.
 
         Raises:
             InputError: a shard that cannot be read.
         """
-        self._files: dict[str, tuple[Any, Path]] = {}
+        family = find_family(model_type, str(files[0])).model_type
+        self._pieces: dict[str, list[_Piece]] = {}
         for path in files:
             try:
                 shard: Any = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise InputError(f"cannot read {path}: {error}") from error
-            self._files.update(dict.fromkeys(shard.keys(), (shard, path)))
+            for name in shard.keys():  # noqa: SIM118 (not a mapping)
+                at = usual_name(name, family)
+                self._pieces.setdefault(at.name, []).append(_Piece(shard, path, name, at.expert))
 
     def read_into(self, name: str, out: torch.Tensor) -> None:
         """Copy a tensor, converting it to the dtype of `out`.
@@ -34,14 +57,11 @@ class SafetensorsTensors:
         Raises:
             InputError: no shard holds it, or its data cannot be read.
         """
-        if name not in self._files:
+        if name not in self._pieces:
             raise InputError(f"tensor '{name}' is in none of the checkpoint's files")
-        shard, path = self._files[name]
-        try:
-            stored = shard.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise InputError(f"cannot read tensor '{name}' of {path}: {error}") from error
-        out.copy_(stored)
+        for piece in self._pieces[name]:
+            part = out if piece.expert is None else out[piece.expert]
+            part.copy_(piece.read())
 
     def take_over(self, name: str, out: PackedWeight) -> bool:
         """Nothing is packed here."""

@@ -82,6 +82,7 @@ class ServingWorkload:
         """
         server = self._open()
         self._notes = server.notes
+        self.engine.routed.clear()
         self._sampler.forget()
         with out_of_memory_explained("running a step"):
             server.serve(probe)

@@ -10,6 +10,7 @@ from llmprof.schema.settings import (
     KvLayout,
     LengthDistribution,
     Pass,
+    RoutingKind,
     RunConfig,
     WorkloadKind,
 )
@@ -52,6 +53,12 @@ def _idle(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:
     elif static:
         keys = ("batching.max_step_tokens",)
         yield keys, "batching.policy is static", "Set batching.policy=continuous"
+    if config.routing.kind is not RoutingKind.ZIPF:
+        because = f"routing.kind is {config.routing.kind.value}"
+        yield ("routing.zipf_exponent",), because, "Set routing.kind=zipf"
+    if config.routing.kind is not RoutingKind.RECORDED:
+        because = f"routing.kind is {config.routing.kind.value}"
+        yield ("routing.file",), because, "Set routing.kind=recorded"
     if config.kv_cache.layout is not KvLayout.PAGED:
         because = f"kv_cache.layout is {config.kv_cache.layout.value}"
         yield ("kv_cache.block_tokens",), because, "Set kv_cache.layout=paged"

@@ -8,6 +8,7 @@ import torch
 
 from llmprof.engine.engine import Engine
 from llmprof.engine.execution import make_runner
+from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.experiments.intervention_bench import InterventionBench, Steps, torch_threads
 from llmprof.instruments.injection import HostSleep, QueueAhead
 from llmprof.schema.ceilings import CeilingReading
@@ -99,7 +100,9 @@ def cache_resident(bench: InterventionBench) -> list[Intervention]:
     if len(layers) < 2:
         return _skipped(kind, change, "it has one layer only")
     layer = layers[0]
-    projections = (layer.qkv, layer.output, layer.gate_up, layer.down)
+    if not isinstance(layer.feed_forward, DenseFeedForward):
+        return _skipped(kind, change, "its layers read other experts in every step")
+    projections = (layer.qkv, layer.output, *layer.feed_forward.projections)
     layer_bytes = sum(one.format.stored_bytes(*one.shape) for one in projections)
     head_bytes = engine.decoder.head.format.stored_bytes(*engine.decoder.head.shape)
     total = len(layers) * layer_bytes + head_bytes

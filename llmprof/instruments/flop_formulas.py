@@ -79,8 +79,16 @@ def _decode_attention(
     *_: Any,
     **__: Any,
 ) -> int:
-    """For query [sequences, heads, head_dim], each with so many tokens: scores, then values."""
+    """For query [sequences, heads, head_dim], each with so many tokens: scores, then values.
+
+    As of torch's own kernels the full rectangle, whatever a window lets it skip.
+    """
     return 4 * int(context_lens.sum()) * query.shape[1] * query.shape[2]
+
+
+def _capped_attention(queries: torch.Tensor, keys: torch.Tensor, *_: Any, **__: Any) -> int:
+    """Full rectangle of queries [sequences, kv_heads, group, new, dim] and keys [.., tokens, dim]."""
+    return 4 * queries.numel() * keys.shape[2]
 
 
 def _varlen_attention(
@@ -140,6 +148,7 @@ _KERNELS: Mapping[str, Formula] = {
     "matmul": _linear,
     "decode_attention": _decode_attention,
     "prefill_attention": _prefill_attention,
+    "capped_attention": _capped_attention,
 }
 """Operators of the engine's own kernels, there once the engine has been imported."""
 

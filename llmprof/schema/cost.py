@@ -92,6 +92,14 @@ class StepShape(Record):
         return sum(sequence.count * sequence.cached_tokens for sequence in self.sequences)
 
 
+class ExpertsRead(Record):
+    """How many different experts the tokens of a step choose in one layer, on average."""
+
+    tokens: PositiveInt
+    """New ones in the step."""
+    experts: NonNegativeFloat
+
+
 class ByteTraffic(Record):
     """Bytes that must move, by kind, as they are stored. Traffic adds."""
 

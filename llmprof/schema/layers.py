@@ -104,6 +104,8 @@ class ExpertMlp(Record):
     router_bias: bool = False
     router_scales: bool = False
     """A learned scale per channel and per expert in the router (Gemma 4)."""
+    normalized: bool = True
+    """The weights of a token's experts add up to one; if not, they are its router's probabilities."""
     router_correction: bool = False
     """A correction per expert is stored in fp32: a buffer that balances load, not a parameter."""
     dense_beside: DenseMlp | None = None

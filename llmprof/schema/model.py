@@ -21,6 +21,10 @@ class RopeScaling(Record):
     beta_fast: PositiveFloat = 32.0
     beta_slow: PositiveFloat = 1.0
     attention_factor: PositiveFloat | None = None
+    short_factors: tuple[PositiveFloat, ...] = ()
+    """longrope: what divides each frequency up to the original context."""
+    long_factors: tuple[PositiveFloat, ...] = ()
+    """longrope: what divides each frequency where a sequence is longer than the original context."""
     mscale: float | None = None
     mscale_all_dim: float | None = None
     truncate: bool = True
@@ -65,6 +69,23 @@ class ModelConfig(Record):
     mlp_bias: bool = False
     qk_norm: bool = False
     """RMS norm over head_dim on queries and keys before the rotation (Qwen3)."""
+    activation: Literal["silu", "gelu_tanh", "gelu"] = "silu"
+    """Of the gate in the feed-forward part."""
+    norm_gain_offset: float = 0.0
+    """Added to the stored gains of every norm (Gemma: 1)."""
+    embedding_scale: PositiveFloat = 1.0
+    """What embedded tokens are multiplied by (Gemma: the root of the hidden size)."""
+    query_scale: PositiveFloat | None = None
+    """Of products of queries and keys; None: 1 / sqrt(head_dim)."""
+    score_cap: PositiveFloat | None = None
+    """Scores s become cap * tanh(s / cap) before the mask (Gemma 2)."""
+    logit_cap: PositiveFloat | None = None
+    """Logits likewise."""
+    window_rope_theta: PositiveFloat | None = None
+    """Base of the rotation in layers that attend within a window, never scaled (Gemma 3); None: as
+    in all others."""
+    rotary_share: PositiveFloat = 1.0
+    """Share of each head's channels that is rotated (Phi-4-mini)."""
     bos_token_id: NonNegativeInt | None = None
     eos_token_ids: tuple[NonNegativeInt, ...] = ()
     torch_dtype: Literal["fp32", "bf16", "fp16"] | None = None

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from llmprof.schema.ceilings import CeilingReading, Ceilings
-from llmprof.schema.cost import KvAccess, OpGroup, Phase, StepCost, StepShape
+from llmprof.schema.cost import ExpertsRead, KvAccess, OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.environment import Environment
 from llmprof.schema.intervention import Intervention
 from llmprof.schema.measurement import Caveat
@@ -235,6 +235,8 @@ class EngineDescription(Record):
     packed_rows: NonNegativeInt | None = None
     """Products of at most so many rows read packed weights as they are; those of more rows unpack
     them to floats first. Null for float weights."""
+    experts_read: tuple[ExpertsRead, ...] = ()
+    """Of a mixture of experts, as its tokens were really routed."""
 
 
 class RunRecord(Record):

@@ -89,6 +89,24 @@ class Pass(StrEnum):
     TRACING = "tracing"
 
 
+class RoutingKind(StrEnum):
+    ROUTER = "router"
+    UNIFORM = "uniform"
+    ZIPF = "zipf"
+    RECORDED = "recorded"
+
+
+class RoutingSettings(Setting):
+    """Which experts the tokens of a mixture of experts pass."""
+
+    kind: RoutingKind = RoutingKind.ROUTER
+    """`router` as the model says. For random weights, whose routers say nothing: `uniform`; `zipf`,
+    the r-th most popular expert with weight 1 / r^`zipf_exponent`; `recorded` from `file`."""
+    zipf_exponent: Annotated[float, Field(gt=0, le=10)] = 1.0
+    file: str | None = None
+    """JSON lines, one for each token: for each layer with experts the list of those it passes."""
+
+
 class WeightsSettings(Setting):
     source: WeightSource = WeightSource.FILE
     """`random` makes weights from the configuration alone; such a run is stamped."""
@@ -253,6 +271,7 @@ class RunConfig(Setting):
     batching: BatchingSettings = BatchingSettings()
     execution: ExecutionSettings = ExecutionSettings()
     parallel: ParallelSettings = ParallelSettings()
+    routing: RoutingSettings = RoutingSettings()
     workload: WorkloadSettings = WorkloadSettings()
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()

@@ -133,7 +133,7 @@ def _formats() -> Iterator[tuple[str, dict[str, Any], Arithmetic, Arithmetic]]:
 
 def _projections(decoder: Decoder) -> Iterator[Linear]:
     for layer in decoder.layers:
-        yield from (layer.qkv, layer.output, layer.gate_up, layer.down)
+        yield from (layer.qkv, layer.output, *layer.feed_forward.projections)
 
 
 def _decode(one: Cell, tokens: int, steps: int) -> Callable[[], float]:

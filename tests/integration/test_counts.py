@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmprof.architectures.config_json import parse_config
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource
 from llmprof.costs.memory import kv_bytes_reserved, kv_bytes_used
@@ -25,6 +26,7 @@ from llmprof.schema.settings import (
     KvLayout,
     LengthDistribution,
     Quantization,
+    RoutingSettings,
     RunConfig,
     TraceLengths,
     WeightSource,
@@ -33,6 +35,7 @@ from llmprof.schema.settings import (
     WorkloadSettings,
 )
 from tests.published import SMOLLM2_135M, decoder
+from tests.tiny_decoders import DECODERS
 
 GROUPED = decoder("grouped", 2, 48, 40, 6, 2, 90, head_dim=8, context=64)
 BIASED_TIED = decoder("biased", 2, 48, 40, 6, 3, 90, tied=True, bias=True, context=64)
@@ -120,6 +123,54 @@ def test_every_switch_and_shape(
 def test_a_filled_cache_without_a_prefill() -> None:
     steps = check_counts(GROUPED, settings(context=ContextKind.SYNTHETIC, batch=2))
     assert [step.shape.cached_tokens for step in steps] == [2 * 9, 2 * 10]
+
+
+@pytest.mark.parametrize("layout", KvLayout)
+@pytest.mark.parametrize("attention", AttentionKind)
+@pytest.mark.parametrize(
+    "name", ["phi3_window", "mixtral", "qwen3_moe", "gemma2", "gemma3", "mistral_window"]
+)
+def test_every_family(name: str, attention: AttentionKind, layout: KvLayout) -> None:
+    """With contexts beyond the windows of 16 to 24 tokens."""
+    known = next(one for one in DECODERS if one.name == name)
+    model = parse_config(known.config, name=name)
+    config = settings(attention=attention, layout=layout, batch=3, prompt_tokens=30)
+    check_counts(model, config)
+
+
+@pytest.mark.parametrize(
+    "routing", [{}, {"kind": "uniform"}, {"kind": "zipf", "zipf_exponent": 2.0}]
+)
+def test_weights_of_the_experts_that_were_routed(routing: dict[str, object]) -> None:
+    """Each expert that a step multiplies by is one call of two products in each layer."""
+    known = next(one for one in DECODERS if one.name == "qwen3_moe_raw_weights")
+    model = parse_config(known.config, name="moe")
+    config = settings(batch=3).model_copy(
+        update={"routing": RoutingSettings.model_validate(routing)}
+    )
+    engine = load(model, config)
+    work = open_workload(engine, config)
+    recorder = OpRecorder()
+    with recorder:
+        work.run_round(recorder)
+    expert_bytes = 3 * 24 * 32 * 2
+    for step in recorder.steps():
+        products = sum(
+            op.calls for op in step.ops if op.group is OpGroup.DOWN_PROJECTION and op.flops
+        )
+        cost = step_cost(model, engine.manifest, step.shape, cost_options(engine, config))
+        read = sum(op.traffic.weights for op in cost.ops if op.name.endswith(".experts"))
+        steps_alike = [one for one in recorder.steps() if one.shape.phase is step.shape.phase]
+        if len(steps_alike) == 1:
+            assert read == products * expert_bytes
+        assert products <= 2 * 8
+    decodes = [one for one in recorder.steps() if one.shape.phase is Phase.DECODE]
+    calls = [
+        sum(op.calls for op in one.ops if op.group is OpGroup.DOWN_PROJECTION and op.flops)
+        for one in decodes
+    ]
+    (mean,) = (one.experts for one in cost_options(engine, config).experts_read if one.tokens == 3)
+    assert mean == sum(calls) / len(calls) / model.num_hidden_layers
 
 
 @pytest.mark.parametrize("policy", BatchingPolicy)

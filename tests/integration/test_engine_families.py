@@ -43,7 +43,7 @@ def test_logits_and_greedy_tokens(
     engine = load_engine(settings(path, attention={"kind": kind}, kv_cache={"layout": layout}))
     logits = last_logits(engine, torch.tensor([PROMPT]))
     torch.testing.assert_close(logits[0], torch.tensor(decoder.logits), atol=3e-5, rtol=1e-5)
-    generated = engine.generate(PROMPT, GreedySampler(), max_tokens=6)
+    generated = engine.generate(PROMPT, GreedySampler(), max_tokens=len(decoder.greedy_ids))
     assert generated.ids == decoder.greedy_ids
     assert generated.stopped == "max_tokens"
 
@@ -127,3 +127,15 @@ def test_requests_in_shared_steps_give_the_known_tokens(
     work.run_round(NullProbe())
     for index in (0, 4):
         assert tuple(work.ids[index][len(PROMPT) :]) == LLAMA.greedy_ids
+
+
+@pytest.mark.parametrize("kind", ["standard", "flash"])
+@pytest.mark.parametrize("name", ["mistral_window", "phi3_window", "gemma2", "gemma3"])
+def test_recorded_steps_give_the_known_tokens(name: str, kind: str, tmp_path: Path) -> None:
+    """Windows, caps and two rotations in a step that is replayed."""
+    decoder = next(one for one in DECODERS if one.name == name)
+    path = write_decoder(tmp_path, decoder)
+    config = settings(path, attention={"kind": kind}, execution={"mode": "compiled"})
+    tokens = len(decoder.greedy_ids)
+    generated = load_engine(config).generate(PROMPT, GreedySampler(), max_tokens=tokens)
+    assert generated.ids == decoder.greedy_ids

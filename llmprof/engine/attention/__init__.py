@@ -4,6 +4,7 @@ from llmprof.engine.attention.base import Attention, DecodeKernel
 from llmprof.engine.attention.flash import FlashAttention
 from llmprof.engine.attention.kinds import make_attention
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
+from llmprof.engine.attention.score_rule import ScoreRule, score_rules
 from llmprof.engine.attention.standard import StandardAttention
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "DecodeKernel",
     "FlashAttention",
     "PrefillKernel",
+    "ScoreRule",
     "StandardAttention",
     "make_attention",
+    "score_rules",
 ]

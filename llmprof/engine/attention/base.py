@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
+from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import StepBatch
 
@@ -52,6 +53,7 @@ class DecodeKernel(Protocol):
         block_tables: torch.Tensor,
         context_lens: torch.Tensor,
         max_context: int,
+        rule: ScoreRule = PLAIN,
     ) -> torch.Tensor:
         """Attend from each sequence's last token.
 
@@ -63,6 +65,7 @@ class DecodeKernel(Protocol):
             block_tables: [sequences, width] int32, rows may be strided.
             context_lens: [sequences] int32, at least 1: tokens attended to.
             max_context: the largest of them.
+            rule: of the layer.
 
         Returns:
             [sequences, heads * head_dim], in the query's dtype.

@@ -5,6 +5,7 @@ from typing import Final
 import torch
 
 from llmprof.engine.attention.base import DecodeKernel
+from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.kernels.attention_decode import decode_attention
 from llmprof.engine.kernels.launch import runs_native
 
@@ -22,8 +23,19 @@ class CpuDecodeKernel:
         block_tables: torch.Tensor,
         context_lens: torch.Tensor,
         max_context: int,
+        rule: ScoreRule = PLAIN,
     ) -> torch.Tensor:
-        return decode_attention(query, store, scales, block_tables, context_lens, max_context)
+        return decode_attention(
+            query,
+            store,
+            scales,
+            block_tables,
+            context_lens,
+            max_context,
+            rule.window,
+            rule.cap,
+            rule.scale,
+        )
 
 
 def find_decode_kernel(device: str) -> DecodeKernel | None:

@@ -5,10 +5,12 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from llmprof.engine.attention import capped
 from llmprof.engine.attention.base import DecodeKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
+from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.step_batch import SequenceRun, StepBatch
 
@@ -16,15 +18,19 @@ from llmprof.engine.step_batch import SequenceRun, StepBatch
 class FlashAttention:
     """One fused kernel per run; one of our own for decoding tokens and for prompts, where there is one."""
 
-    kernel = "torch.nn.functional.scaled_dot_product_attention"
-
     def __init__(
         self,
         decode_kernel: DecodeKernel | None = None,
         prefill_kernel: PrefillKernel | None = None,
+        rules: tuple[ScoreRule, ...] = (),
     ) -> None:
+        """`rules`: one for each layer; none where all are plain."""
         self.decode_kernel = decode_kernel
         self.prefill_kernel = prefill_kernel
+        self.kernel = "torch.nn.functional.scaled_dot_product_attention"
+        if any(rule.cap for rule in rules):
+            self.kernel = capped.KERNEL
+        self._rules = rules
         self._masks = StepMasks()
 
     def begin_step(self, step: StepBatch) -> None:
@@ -44,6 +50,7 @@ class FlashAttention:
         run: SequenceRun,
         step: StepBatch,
     ) -> torch.Tensor:
+        rule = self._rules[layer] if self._rules else PLAIN
         if self.decode_kernel is not None and run.decodes and isinstance(cache, KvPool):
             return self.decode_kernel(
                 query.narrow(0, run.first_row, run.num_sequences),
@@ -52,19 +59,27 @@ class FlashAttention:
                 step.block_tables.narrow(0, run.first_sequence, run.num_sequences),
                 step.context_lens.narrow(0, run.first_sequence, run.num_sequences),
                 run.attended_tokens,
+                rule,
             )
         keys, values = cache.read(layer, run, step)
-        if self._fits_prefill_kernel(query, keys, run):
+        window = rule.hides(run.attended_tokens)
+        plain = window is None and rule.cap is None and rule.scale is None
+        if plain and self._fits_prefill_kernel(query, keys, run):
             assert self.prefill_kernel is not None
             rows = query.narrow(0, run.first_row, run.num_rows)
             return self.prefill_kernel(rows, keys, values)
         queries = by_kv_head(query, run, keys.shape[1])
+        if rule.cap is not None:
+            hidden, scale = self._masks.hidden(run, step, window), rule.scale_for(query.shape[-1])
+            return by_token(capped.capped_attention(queries, keys, values, hidden, scale, rule.cap))
         if run.new_tokens == 1:
-            return one_token(queries, keys, values, self._masks.visible(run, step))
-        if run.cached_tokens == 0:
-            causal: dict[str, Any] = {"is_causal": True}
+            visible = self._masks.visible(run, step, window)
+            return one_token(queries, keys, values, visible, rule.scale)
+        causal: dict[str, Any] = {"scale": rule.scale}
+        if run.cached_tokens == 0 and window is None:
+            causal["is_causal"] = True
         else:
-            causal = {"attn_mask": self._masks.visible(run, step)}
+            causal["attn_mask"] = self._masks.visible(run, step, window)
         if query.is_cuda and query.dtype is not torch.float32:
             return many_tokens_native(queries, keys, values, causal)
         return many_tokens_folded(queries, keys, values, causal)
@@ -81,11 +96,15 @@ class FlashAttention:
 
 
 def one_token(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, visible: torch.Tensor | None
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    visible: torch.Tensor | None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """The group becomes the rows of one head: a KV head is read once."""
     out = functional.scaled_dot_product_attention(
-        queries.squeeze(3), keys, values, attn_mask=visible
+        queries.squeeze(3), keys, values, attn_mask=visible, scale=scale
     )
     return out.flatten(1)
 

@@ -9,38 +9,47 @@ class StepMasks:
     """Masks of the runs of one step, made when the first layer asks."""
 
     def __init__(self) -> None:
-        self._made: dict[SequenceRun, torch.Tensor | None] = {}
-        self._inverted: dict[SequenceRun, torch.Tensor | None] = {}
+        self._made: dict[tuple[SequenceRun, int | None], torch.Tensor | None] = {}
+        self._inverted: dict[tuple[SequenceRun, int | None], torch.Tensor | None] = {}
 
     def begin_step(self) -> None:
         self._made.clear()
         self._inverted.clear()
 
-    def visible(self, run: SequenceRun, step: StepBatch) -> torch.Tensor | None:
+    def visible(
+        self, run: SequenceRun, step: StepBatch, window: int | None = None
+    ) -> torch.Tensor | None:
         """True where a row sees a token; None where every row sees all that the run attends to.
 
+        `window`: a row sees at most so many tokens, its own included; None where that hides none.
         [new_tokens, attended_tokens] for sequences of one shape, [sequences, 1, 1, attended_tokens]
         for single tokens that follow different contexts.
         """
-        if run not in self._made:
-            self._made[run] = _visible(run, step)
-        return self._made[run]
+        if (run, window) not in self._made:
+            self._made[run, window] = _visible(run, step, window)
+        return self._made[run, window]
 
-    def hidden(self, run: SequenceRun, step: StepBatch) -> torch.Tensor | None:
+    def hidden(
+        self, run: SequenceRun, step: StepBatch, window: int | None = None
+    ) -> torch.Tensor | None:
         """True where a row must not see a token: the opposite of `visible`, in the same shape."""
-        if run not in self._inverted:
-            visible = self.visible(run, step)
-            self._inverted[run] = None if visible is None else ~visible
-        return self._inverted[run]
+        if (run, window) not in self._inverted:
+            visible = self.visible(run, step, window)
+            self._inverted[run, window] = None if visible is None else ~visible
+        return self._inverted[run, window]
 
 
-def _visible(run: SequenceRun, step: StepBatch) -> torch.Tensor | None:
+def _visible(run: SequenceRun, step: StepBatch, window: int | None) -> torch.Tensor | None:
     device = step.ids.device
     if not run.same_context:
         lengths = step.context_lens.narrow(0, run.first_sequence, run.num_sequences)
-        seen = torch.arange(run.attended_tokens, device=device) < lengths.unsqueeze(1)
+        tokens = torch.arange(run.attended_tokens, device=device)
+        seen = tokens < lengths.unsqueeze(1)
+        if window is not None:
+            seen &= tokens >= lengths.unsqueeze(1) - window
         return seen.view(run.num_sequences, 1, 1, run.attended_tokens)
-    if run.new_tokens == 1:
+    if run.new_tokens == 1 and window is None:
         return None
     seen = torch.ones(run.new_tokens, run.attended_tokens, dtype=torch.bool, device=device)
-    return seen.tril_(run.cached_tokens)
+    seen = seen.tril_(run.cached_tokens)
+    return seen if window is None else seen.triu_(run.cached_tokens - window + 1)

@@ -9,6 +9,7 @@ from llmprof.engine.attention.base import DecodeKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
+from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.kernels.memory import huge_empty
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import SequenceRun, StepBatch
@@ -20,11 +21,14 @@ _ROUNDED_TO: Final = 1 << 18
 class StandardAttention:
     """Three kernels with the score matrix written to memory between them, and a mask if needed."""
 
-    kernel = "torch.baddbmm, torch.softmax, torch.bmm"
     decode_kernel: DecodeKernel | None = None
     prefill_kernel: PrefillKernel | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, rules: tuple[ScoreRule, ...] = ()) -> None:
+        """`rules`: one for each layer; none where all are plain."""
+        capped = any(rule.cap for rule in rules)
+        self.kernel = f"torch.baddbmm, {'torch.tanh, ' if capped else ''}torch.softmax, torch.bmm"
+        self._rules = rules
         self._masks = StepMasks()
         self._buffers = ScoreBuffers()
 
@@ -51,9 +55,12 @@ class StandardAttention:
         keys, values = keys.flatten(0, 1), values.flatten(0, 1)
         unused = folded.new_empty(1, 1, 1)
         scores, weights = self._buffers.views((*folded.shape[:2], run.attended_tokens), folded)
-        scale = 1 / math.sqrt(query.shape[-1])
+        rule = self._rules[layer] if self._rules else PLAIN
+        scale = rule.scale_for(query.shape[-1]) / (rule.cap or 1.0)
         torch.baddbmm(unused, folded, keys.mT, beta=0, alpha=scale, out=scores)
-        hidden = self._masks.hidden(run, step)
+        if rule.cap is not None:
+            scores.tanh_().mul_(rule.cap)
+        hidden = self._masks.hidden(run, step, rule.hides(run.attended_tokens))
         if hidden is not None:
             by_head = scores.view(*queries.shape[:4], run.attended_tokens)
             by_head.masked_fill_(hidden if hidden.dim() == 2 else hidden.unsqueeze(1), -math.inf)

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from llmprof.engine.rope import Turn
 from llmprof.engine.step_batch import StepBatch
-
-Turn = tuple[torch.Tensor, torch.Tensor]
-"""Cosines and sines of each row's position, as `RotaryTable.at` gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +28,8 @@ class DecodeInputs:
             context_lens=torch.empty_like(step.context_lens),
             logit_rows=None,
         )
-        cos, sin = turn
-        inputs = cls(torch.empty_like(x), (torch.empty_like(cos), torch.empty_like(sin)), own_step)
+        own_turn = tuple(torch.empty_like(table) for table in turn)
+        inputs = cls(torch.empty_like(x), own_turn, own_step)
         inputs.copy_(x, turn, step)
         return inputs
 

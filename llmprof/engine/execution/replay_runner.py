@@ -62,7 +62,7 @@ class ReplayRunner:
             return decoder.forward(step, cache, rotary, probe)
         self._forget_others(decoder, cache)
         probe.group_begin(OpGroup.EMBEDDING)
-        x = decoder.embedding.rows(step.ids)
+        x = decoder.embed(step.ids)
         probe.group_end()
         turn = rotary.at(step.positions)
         threads = torch.get_num_threads()

@@ -133,7 +133,7 @@ class _Share:
         sequences = self._body.integer(_SEQUENCES)
         zero = index_constant(0)
         with self._code.loop(zero, sequences, 1, [zero]) as loop:
-            loop.carried[0] = self._builder.add(loop.carried[0], self._length(loop.index))
+            loop.carried[0] = self._builder.add(loop.carried[0], self._visited(loop.index))
         return self._builder.mul(loop.results[0], self._passes)
 
     def _part(self, line: Any, workers: Any) -> tuple[Any, Any]:
@@ -163,7 +163,7 @@ class _Share:
         builder, code, zero = self._builder, self._code, index_constant(0)
         sequences, heads = self._body.integer(_SEQUENCES), self._passes
         with code.loop(zero, sequences, 1, [zero]) as outer:
-            length = self._length(outer.index)
+            length = self._visited(outer.index)
             with code.loop(zero, heads, 1, [outer.carried[0]]) as inner:
                 yield outer.index, inner.index, inner.carried[0], length
                 inner.carried[0] = builder.add(inner.carried[0], length)
@@ -176,10 +176,13 @@ class _Share:
         builder, variant = self._builder, self._variant
         state.clear()
         queries = load_queries(state.dims_code, self._queries(sequence, head), variant)
+        skipped = self._skipped(sequence)
+        lower, upper = builder.add(lower, skipped), builder.add(upper, skipped)
         with self._code.loop(lower, upper, TILE) as tiles:
             stop = self._smaller(builder.add(tiles.index, index_constant(TILE)), upper)
             place = sequence, head, tiles.index, stop, upper
-            tile = Tile(builder, variant, self._scores, tiles.index)
+            seen = None if variant.window is None else self._first_seen(sequence)
+            tile = Tile(builder, variant, self._scores, tiles.index, seen)
             tile.clear()
             with self._segments(*place) as (segment, _):
                 tile.score(queries, segment)
@@ -304,6 +307,24 @@ class _Share:
     def _length(self, sequence: Any) -> Any:
         lengths = self._body.pointer(_LENGTHS, I32)
         return self._builder.sext(self._builder.load(self._builder.gep(lengths, [sequence])), I64)
+
+    def _first_seen(self, sequence: Any) -> Any:
+        """The first token within the window, of a variant that has one."""
+        window = index_constant(self._variant.window or 0)
+        return self._larger(self._builder.sub(self._length(sequence), window), index_constant(0))
+
+    def _skipped(self, sequence: Any) -> Any:
+        """Tokens before the window, down to a place where cuts may go."""
+        if self._variant.window is None:
+            return index_constant(0)
+        return self._builder.and_(self._first_seen(sequence), index_constant(-_ALIGNED))
+
+    def _visited(self, sequence: Any) -> Any:
+        """Tokens of a sequence that lie on the line."""
+        length = self._length(sequence)
+        if self._variant.window is None:
+            return length
+        return self._builder.sub(length, self._skipped(sequence))
 
     def _smaller(self, a: Any, b: Any) -> Any:
         return self._builder.select(self._builder.icmp_signed("<", a, b), a, b)

@@ -31,6 +31,9 @@ def decode_attention(
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
     max_context: int,
+    window: int | None = None,
+    cap: float | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """Every row of queries against the tokens of its own sequence.
 
@@ -47,6 +50,9 @@ def decode_attention(
         block_tables: int32 [sequences, width], the blocks of each sequence in order.
         context_lens: int32 [sequences], contiguous: tokens to attend to, at least one.
         max_context: the largest of them, or more: only decides how many threads start.
+        window: each row sees its last so many tokens; None: all.
+        cap: scores s become cap * tanh(s / cap); None: they stay.
+        scale: of the products of queries and keys; None: 1 / sqrt(head_dim).
 
     Returns:
         [sequences, heads * head_dim], new.
@@ -60,11 +66,15 @@ def decode_attention(
         heads // kv_heads,
         head_dim,
         block_tokens if block_tables.shape[1] > 1 else None,
+        window,
+        cap,
+        scale,
     )
+    seen = max_context if window is None else min(max_context, window)
     out = query.new_empty(sequences, heads * head_dim)
     launch(
         _kernel(variant, torch.get_num_threads()),
-        2 * sequences * max_context * kv_heads * head_dim * store.itemsize,
+        2 * sequences * seen * kv_heads * head_dim * store.itemsize,
         query.data_ptr(),
         query.stride(0),
         store.data_ptr(),

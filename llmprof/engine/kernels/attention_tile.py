@@ -16,7 +16,7 @@ from llmprof.engine.kernels.attention_state import LEAST_SCORE, GroupState
 from llmprof.engine.kernels.attention_variant import TILE, DecodeVariant
 from llmprof.engine.kernels.fp8 import FP16_SCALE, load_fp8
 from llmprof.engine.kernels.vector_ir import I32, VectorCode, index_constant
-from llmprof.engine.kernels.vector_math import LOG2_E, exp2, join_all, larger, shuffled
+from llmprof.engine.kernels.vector_math import LOG2_E, capped, exp2, join_all, larger, shuffled
 
 _LINE_BYTES: Final = 64
 _SECOND_LEVEL: Final = 2
@@ -65,6 +65,8 @@ class Tile:
     scores: Any
     """float*, `TILE * padded_group` of them."""
     start: Any
+    first_seen: Any | None = None
+    """The first token within a window, which may lie behind `start`; None: there is no window."""
 
     @property
     def _scores_code(self) -> VectorCode:
@@ -155,8 +157,12 @@ class Tile:
             for scales in (segment.ahead.key_scales, segment.ahead.value_scales):
                 code.prefetch(scales, rows.tokens[0], _SECOND_LEVEL)
             scores = self._scores_code.mul(scores, self._row_scales(segment.here.key_scales, rows))
+        if variant.cap is not None:
+            scores = capped(self._scores_code, scores, variant.cap * LOG2_E)
         if rows.count is not None:
             scores = self._hide(scores, rows.count)
+        if self.first_seen is not None:
+            scores = self._hide_before(scores, self.builder.sub(self.first_seen, rows.tokens[0]))
         self._scores_code.store(scores, self.scores, self._place(rows), "fp32")
 
     def _add_rows(
@@ -222,6 +228,13 @@ class Tile:
         real = builder.icmp_signed("<", row, code.broadcast(builder.trunc(count, I32)))
         return builder.select(real, scores, code.splat(LEAST_SCORE))
 
+    def _hide_before(self, scores: Any, count: Any) -> Any:
+        """The first `count` rows, which lie before the window."""
+        builder, variant, code = self.builder, self.variant, self._scores_code
+        row = ir.Constant(code.vector_of(I32), list(range(variant.rows)) * variant.padded_group)
+        seen = builder.icmp_signed(">=", row, code.broadcast(builder.trunc(count, I32)))
+        return builder.select(seen, scores, code.splat(LEAST_SCORE))
+
     def _fetch_row(self, ahead: Any, token: Any) -> None:
         variant = self.variant
         first = self.builder.mul(token, index_constant(variant.head_dim))
@@ -232,7 +245,9 @@ class Tile:
 
 def load_queries(code: VectorCode, pointer: Any, variant: DecodeVariant) -> list[list[Any]]:
     """The vectors of each head of a group, times what makes 2^score the softmax's exponential."""
-    scale = LOG2_E / math.sqrt(variant.head_dim)
+    scale = LOG2_E * (1 / math.sqrt(variant.head_dim) if variant.scale is None else variant.scale)
+    if variant.cap is not None:
+        scale *= 2 / variant.cap
     if variant.kv_dtype == "fp8":
         scale *= FP16_SCALE
     every = range(variant.head_dim // variant.lanes)

@@ -24,6 +24,12 @@ class DecodeVariant:
     head_dim: int
     block_tokens: int | None
     """None where every sequence is one block."""
+    window: int | None = None
+    """Tokens that are seen at most; None: all."""
+    cap: float | None = None
+    """Scores s become cap * tanh(s / cap)."""
+    scale: float | None = None
+    """None: 1 / sqrt(head_dim)."""
 
     @property
     def kv_bytes(self) -> int:

@@ -28,6 +28,7 @@ _SMALLEST_EXPONENT: Final = -100.0
 _LARGEST_EXPONENT: Final = 127.0
 
 _GUESS: Final = "llvm.x86.avx512.rcp14.ps.512"
+_GELU_CUBIC: Final = 0.044715
 
 LOG2_E: Final = 1 / math.log(2)
 
@@ -88,6 +89,22 @@ def silu(code: VectorCode, x: Any) -> Any:
     """X / (1 + e^-x) per lane."""
     decay = exp2(code, code.mul(x, code.splat(-LOG2_E)))
     return code.mul(x, reciprocal(code, code.add(decay, code.splat(1.0))))
+
+
+def gelu_tanh(code: VectorCode, x: Any) -> Any:
+    """X / 2 * (1 + tanh(u)) = x / (1 + e^-2u) per lane, u = sqrt(2 / pi) (x + 0.044715 x^3).
+
+    Source: Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2.
+    """
+    cubic = code.fma(code.mul(x, x), code.splat(_GELU_CUBIC), code.splat(1.0))
+    exponent = code.mul(code.mul(x, cubic), code.splat(-2 * LOG2_E * math.sqrt(2 / math.pi)))
+    return code.builder.fdiv(x, code.add(exp2(code, exponent), code.splat(1.0)))
+
+
+def capped(code: VectorCode, doubled: Any, cap: float) -> Any:
+    """Cap * tanh(s / cap) per lane, as cap - 2 cap / (1 + e^(2s / cap)); `doubled` is 2s / cap * log2 e."""
+    power = code.add(exp2(code, doubled), code.splat(1.0))
+    return code.builder.fsub(code.splat(cap), code.builder.fdiv(code.splat(2 * cap), power))
 
 
 def larger(code: VectorCode, a: Any, b: Any) -> Any:

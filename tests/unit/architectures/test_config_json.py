@@ -113,7 +113,11 @@ def test_rotations_that_are_described_and_not_run() -> None:
     long = {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
     found = parse(rope_scaling=long, original_max_position_embeddings=32)
     assert found.rope_scaling == RopeScaling(
-        kind="longrope", factor=4, original_max_position_embeddings=32
+        kind="longrope",
+        factor=4,
+        original_max_position_embeddings=32,
+        short_factors=(1.0,),
+        long_factors=(2.0,),
     )
     assert found.max_position_embeddings == 128
 

@@ -63,8 +63,9 @@ def test_projections_of_one_input_are_one_matrix(tmp_path: Path) -> None:
     assert torch.equal(floats(layer.qkv), stacked(*(f"{name}.weight" for name in attention)))
     assert layer.qkv.bias is not None
     assert torch.equal(layer.qkv.bias, stacked(*(f"{name}.bias" for name in attention)))
-    assert torch.equal(floats(layer.gate_up), stacked("mlp.gate_proj.weight", "mlp.up_proj.weight"))
-    assert torch.equal(floats(layer.down), stacked("mlp.down_proj.weight"))
+    gate_up, down = layer.feed_forward.projections
+    assert torch.equal(floats(gate_up), stacked("mlp.gate_proj.weight", "mlp.up_proj.weight"))
+    assert torch.equal(floats(down), stacked("mlp.down_proj.weight"))
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
@@ -104,7 +105,7 @@ def test_random_biases_are_zero() -> None:
 
 def test_a_tensor_that_no_shard_holds(tmp_path: Path) -> None:
     folder = write_safetensors_folder(tmp_path, tiny_config(), tiny_hf_tensors())
-    reader = SafetensorsTensors([folder / "model.safetensors"])
+    reader = SafetensorsTensors([folder / "model.safetensors"], "llama")
     with pytest.raises(InputError, match="'nowhere' is in none"):
         reader.read_into("nowhere", torch.empty(1))
 
@@ -112,7 +113,7 @@ def test_a_tensor_that_no_shard_holds(tmp_path: Path) -> None:
 def test_a_shard_that_is_no_safetensors_file(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 64)
     with pytest.raises(InputError, match=r"bad\.safetensors"):
-        SafetensorsTensors([tmp_path / "bad.safetensors"])
+        SafetensorsTensors([tmp_path / "bad.safetensors"], "llama")
 
 
 def stored(**bytes_by_dtype: int) -> WeightManifest:
@@ -175,7 +176,8 @@ def test_weights_in_blocks_are_taken_over_without_a_loss(tmp_path: Path) -> None
     for ours, theirs in zip(loaded.decoder.layers, floats.layers, strict=True):
         assert ours.qkv.format == WeightFormat("int4", 32, symmetric=False)
         assert torch.equal(table(ours.qkv), table(theirs.qkv))
-        assert torch.equal(table(ours.down), table(theirs.down))
+        downs = (layer.feed_forward.projections[1] for layer in (ours, theirs))
+        assert torch.equal(*map(table, downs))
     assert torch.equal(table(loaded.decoder.embedding), table(floats.embedding))
     assert not any("q_proj" in name or "down_proj" in name for name in loaded.rounded)
     assert any("gate_proj" in name for name in loaded.rounded)
@@ -193,7 +195,9 @@ def test_a_packed_engine_states_the_bytes_that_costs_predict(tmp_path: Path) -> 
 
 def test_packed_weights_are_close_to_the_floats(tmp_path: Path) -> None:
     source = packed_gguf(tmp_path)
-    floats = load(source, WeightSource.FILE).decoder.layers[0].gate_up
-    loaded = load_packed(source, Quantization.INT8, 32).decoder.layers[0].gate_up
+    floats = load(source, WeightSource.FILE).decoder.layers[0].feed_forward.projections[0]
+    loaded = (
+        load_packed(source, Quantization.INT8, 32).decoder.layers[0].feed_forward.projections[0]
+    )
     worst = float((table(loaded) - table(floats)).abs().max())
     assert 0 < worst < float(table(floats).abs().max()) / 200

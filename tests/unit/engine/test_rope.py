@@ -31,7 +31,7 @@ def test_frequencies_of_another_implementation(name: str) -> None:
         atol=0,
         rtol=2e-6,
     )
-    assert attention_factor(found.rope_scaling) == pytest.approx(known["attention_factor"])
+    assert attention_factor(found) == pytest.approx(known["attention_factor"])
 
 
 def test_plain_frequencies() -> None:

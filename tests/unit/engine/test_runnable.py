@@ -1,14 +1,16 @@
 """What can be described and not run is refused with the reason."""
 
+from typing import Any
+
 import pytest
 
 from llmprof.architectures.presets import preset_config
 from llmprof.architectures.source import ModelSource, resolve_model
 from llmprof.engine.capabilities import check_length
-from llmprof.engine.runnable import check_model
-from llmprof.errors import CapabilityError
+from llmprof.engine.runnable import check_model, check_switches
+from llmprof.errors import CapabilityError, InputError, LlmprofError
 from llmprof.schema.model import RopeScaling, WeightManifest
-from llmprof.schema.settings import WeightSource
+from llmprof.schema.settings import RunConfig, WeightSource
 
 
 def source(preset: str) -> ModelSource:
@@ -19,10 +21,8 @@ def source(preset: str) -> ModelSource:
     ("preset", "reason"),
     [
         ("deepseek-v3", "latent attention"),
-        ("mixtral-8x7b", "mixture of experts"),
+        ("deepseek-v2-lite", "latent attention"),
         ("qwen3-next-80b-a3b", "linear attention"),
-        ("gemma-2-9b", "norms, activations and scales of the family gemma2"),
-        ("phi-3-mini-4k", "family phi3"),
         ("gpt2", "family gpt2"),
     ],
 )
@@ -32,16 +32,56 @@ def test_other_architectures(preset: str, reason: str) -> None:
     assert refused.value.exit_code == 7
 
 
-@pytest.mark.parametrize("preset", ["llama-3.1-8b", "mistral-7b-v0.1", "qwen2.5-0.5b", "qwen3-8b"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "llama-3.1-8b",
+        "mistral-7b-v0.1",
+        "qwen2.5-0.5b",
+        "qwen3-8b",
+        "phi-3-mini-4k",
+        "mixtral-8x7b",
+        "gemma-2-9b",
+    ],
+)
 def test_plain_decoders_pass(preset: str) -> None:
     check_model(source(preset))
 
 
-def test_a_window_limits_the_tokens() -> None:
-    model = preset_config("mistral-7b-v0.1")
+def test_longrope_may_not_pass_its_original_context_on_the_way() -> None:
+    scaling = RopeScaling(kind="longrope", factor=8, original_max_position_embeddings=4096)
+    model = preset_config("phi-3-mini-4k").model_copy(
+        update={"rope_scaling": scaling, "max_position_embeddings": 32_768}
+    )
     check_length(model, 4000, 96)
-    with pytest.raises(CapabilityError, match=r"4,097 tokens .* window of 4,096"):
+    check_length(model, 4097, 96)
+    with pytest.raises(CapabilityError, match=r"4,000 tokens that grows to 4,097"):
         check_length(model, 4000, 97)
+
+
+def moe_run(**groups: dict[str, object]) -> RunConfig:
+    weights = {"source": "random", **groups.pop("weights", {})}
+    return RunConfig.model_validate({"model": "any", "weights": weights, **groups})
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        ({"weights": {"quantization": "int8"}}, "experts are kept as floats"),
+        ({"execution": {"mode": "compiled"}}, "pass other experts each time"),
+        ({"weights": {"source": "file"}, "routing": {"kind": "zipf"}}, "the router decides"),
+    ],
+)
+def test_switches_that_experts_do_not_have(groups: dict[str, Any], reason: str) -> None:
+    mixtral = preset_config("mixtral-8x7b")
+    check_switches(mixtral, moe_run(routing={"kind": "zipf"}))
+    with pytest.raises(LlmprofError, match=reason):
+        check_switches(mixtral, moe_run(**groups))
+
+
+def test_routing_without_experts() -> None:
+    with pytest.raises(InputError, match="has none"):
+        check_switches(preset_config("qwen3-8b"), moe_run(routing={"kind": "uniform"}))
 
 
 def test_rotations_that_the_engine_lacks() -> None:

@@ -24,6 +24,9 @@ class Case:
     block_tokens: int | None
     """None for one block per sequence."""
     lengths: tuple[int, ...]
+    window: int | None = None
+    cap: float | None = None
+    scale: float | None = None
 
 
 @pytest.fixture
@@ -40,6 +43,7 @@ class Filled:
     """A cache filled with normal noise through shuffled block tables, and queries beside it."""
 
     def __init__(self, case: Case, dtype: torch.dtype, stored: torch.dtype) -> None:
+        self.case = case
         generator = torch.Generator().manual_seed(sum(case.lengths))
         sequences, longest = len(case.lengths), max(case.lengths)
         size = case.block_tokens or longest + 3
@@ -60,10 +64,9 @@ class Filled:
         self.query = fused.to(dtype)[:, :heads]
 
     def attended(self) -> torch.Tensor:
-        longest = int(self.lengths.max())
-        return decode_attention(
-            self.query, self.store, self.scales, self.tables, self.lengths, longest
-        )
+        longest, case = int(self.lengths.max()), self.case
+        cache = self.store, self.scales, self.tables, self.lengths
+        return decode_attention(self.query, *cache, longest, case.window, case.cap, case.scale)
 
     def expected(self) -> torch.Tensor:
         """Softmax over the scaled products, sequence by sequence and head by head."""
@@ -74,10 +77,14 @@ class Filled:
         heads, head_dim = self.query.shape[1:]
         rows = []
         for query, slots, length in zip(self.query, self.slots, self.lengths, strict=True):
-            keys, values = tokens[:, slots[: int(length)]].repeat_interleave(
+            first = max(0, int(length) - (self.case.window or int(length)))
+            keys, values = tokens[:, slots[first : int(length)]].repeat_interleave(
                 heads // tokens.shape[2], dim=2
             )
-            scores = torch.einsum("hd,thd->ht", query.double(), keys) / math.sqrt(head_dim)
+            scores = torch.einsum("hd,thd->ht", query.double(), keys)
+            scores *= self.case.scale or 1 / math.sqrt(head_dim)
+            if self.case.cap is not None:
+                scores = self.case.cap * (scores / self.case.cap).tanh()
             rows.append(torch.einsum("ht,thd->hd", scores.softmax(-1), values).flatten())
         return torch.stack(rows)
 
@@ -132,6 +139,35 @@ def test_stored_dtypes(case: Case, dtype: torch.dtype, stored: torch.dtype) -> N
 )
 def test_any_cut_into_shares(lengths: list[int], paged: bool, stored: torch.dtype) -> None:
     check(Case(2, 3, 16, 16 if paged else None, tuple(lengths)), torch.float32, stored)
+
+
+@pytest.mark.usefixtures("threads")
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    lengths=st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    block=st.sampled_from([None, 8, 16, 128]),
+    window=st.sampled_from([1, 5, 16, 17, 64, 100, 200]),
+    stored=st.sampled_from([torch.float32, torch.int8]),
+)
+def test_windows(lengths: list[int], block: int | None, window: int, stored: torch.dtype) -> None:
+    check(Case(2, 3, 16, block, tuple(lengths), window), torch.float32, stored)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.bfloat16, torch.int8),
+        (torch.bfloat16, torch.float8_e4m3fn),
+    ],
+    ids=str,
+)
+def test_capped_scores(dtype: torch.dtype, stored: torch.dtype) -> None:
+    check(Case(2, 2, 64, 16, (513, 1, 70), window=100, cap=2.0, scale=0.25), dtype, stored)
+    check(Case(2, 2, 64, None, (200,), cap=50.0), dtype, stored)
 
 
 @pytest.mark.usefixtures("threads")

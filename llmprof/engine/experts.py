@@ -1,0 +1,68 @@
+"""A mixture of experts (Shazeer et al. 2017): each token passes the few that its router chooses.
+
+The rows of a step are put in the order of their experts, and each expert that any token chose
+multiplies its own rows once: the weights of the others are not read.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from llmprof.engine.feed_forward import Gate
+from llmprof.engine.linear import Linear
+from llmprof.engine.probe import Probe
+from llmprof.engine.residual import add_
+from llmprof.engine.routing import ExpertChoice, RoutedExperts
+from llmprof.schema.cost import OpGroup
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertFeedForward:
+    router: Linear
+    gate_up: tuple[Linear, ...]
+    """Of each expert; rows: gate, then up."""
+    down: tuple[Linear, ...]
+    gate: Gate
+    per_token: int
+    normalized: bool
+    """The weights of a token's experts add up to one."""
+    layer: int
+    choice: ExpertChoice
+    routed: RoutedExperts = field(default_factory=RoutedExperts)
+    """Told how many experts each step read."""
+
+    @property
+    def projections(self) -> tuple[Linear, ...]:
+        return self.router, self.gate_up[0], self.down[0]
+
+    def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
+        probe.group_begin(OpGroup.GATE_UP_PROJECTION)
+        ids, weights = self._route(normed)
+        chosen = ids.flatten()
+        order = chosen.argsort(stable=True)
+        tokens = order // self.per_token
+        rows = torch.bincount(chosen, minlength=len(self.gate_up)).tolist()
+        hit = [expert for expert, count in enumerate(rows) if count]
+        self.routed.add(len(normed), len(hit))
+        inputs = torch.split(normed.index_select(0, tokens), [rows[expert] for expert in hit])
+        gate_ups = [self.gate_up[expert](part) for expert, part in zip(hit, inputs, strict=True)]
+        probe.group_end()
+
+        probe.group_begin(OpGroup.ACTIVATION)
+        inner = [self.gate(gate_up) for gate_up in gate_ups]
+        probe.group_end()
+
+        probe.group_begin(OpGroup.DOWN_PROJECTION)
+        parts = [self.down[expert](part) for expert, part in zip(hit, inner, strict=True)]
+        out = torch.cat(parts).mul_(weights.flatten().index_select(0, order).unsqueeze(1))
+        add_(x, torch.zeros_like(normed).index_add_(0, tokens, out))
+        probe.group_end()
+
+    def _route(self, normed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Experts of each row and their weights, both [rows, per_token]; probabilities in fp32."""
+        shares = torch.softmax(self.router(normed), dim=-1, dtype=torch.float32)
+        ids = self.choice(shares, self.per_token, self.layer)
+        weights = shares.gather(1, ids)
+        if self.normalized:
+            weights /= weights.sum(dim=-1, keepdim=True)
+        return ids, weights.to(normed.dtype)

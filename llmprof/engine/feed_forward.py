@@ -1,0 +1,68 @@
+"""The feed-forward part of a layer: SwiGLU or GeGLU (Shazeer 2020), dense or split among experts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from llmprof.engine.linear import Linear
+from llmprof.engine.norm import RmsNorm
+from llmprof.engine.probe import Probe
+from llmprof.engine.residual import add_
+from llmprof.schema.cost import OpGroup
+
+Gate = Callable[[torch.Tensor], torch.Tensor]
+"""Product of one half of a projection and the activated other, [rows, 2 * inner] -> [rows, inner]."""
+
+
+class FeedForward(Protocol):
+    @property
+    def projections(self) -> tuple[Linear, ...]:
+        """One of each kind that a token passes."""
+
+    def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
+        """Add what comes of normed [rows, hidden_size] to the residual stream x, in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseFeedForward:
+    gate_up: Linear
+    """Rows: gate, then up."""
+    down: Linear
+    gate: Gate
+    norm_after: RmsNorm | None = None
+    """Of the result, before it is added (Gemma)."""
+
+    @property
+    def projections(self) -> tuple[Linear, ...]:
+        return self.gate_up, self.down
+
+    def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
+        probe.group_begin(OpGroup.GATE_UP_PROJECTION)
+        gate_up = self.gate_up(normed)
+        probe.group_end()
+
+        probe.group_begin(OpGroup.ACTIVATION)
+        inner = self.gate(gate_up)
+        probe.group_end()
+
+        probe.group_begin(OpGroup.DOWN_PROJECTION)
+        out = self.down(inner)
+        if self.norm_after is None:
+            add_(x, out)
+        probe.group_end()
+        if self.norm_after is not None:
+            add_normed_(x, out, self.norm_after, OpGroup.DOWN_PROJECTION, probe)
+
+
+def add_normed_(
+    x: torch.Tensor, out: torch.Tensor, norm: RmsNorm, group: OpGroup, probe: Probe
+) -> None:
+    """Add the norm of a block's result to the residual stream x; the addition belongs to `group`."""
+    probe.group_begin(OpGroup.NORM)
+    normed = norm(out)
+    probe.group_end()
+    probe.group_begin(group)
+    add_(x, normed)
+    probe.group_end()
