@@ -1,10 +1,6 @@
 """Which format each tensor of a model is kept in, and what that takes: before anything is loaded."""
 
-<<<<<<< HEAD
 from math import prod
-=======
-import math
->>>>>>> 87dba7943cf97937a3f8a056ddc09ec9b19ce35d
 from typing import Final
 
 from llmprof.architectures.manifest import EMBEDDING, FLOAT_BYTES, LM_HEAD, expected_tensors
@@ -34,11 +30,7 @@ def laid_out(model: ModelConfig, weights: WeightsSettings, dtype: str) -> Weight
 
 def spec_of(name: str, shape: tuple[int, ...], fmt: WeightFormat) -> TensorSpec:
     """A vector, a matrix or the matrices of a layer's experts in a format."""
-<<<<<<< HEAD
     rows, columns = prod(shape[:-1]), shape[-1]
-=======
-    rows, columns = math.prod(shape[:-1]), shape[-1]
->>>>>>> 87dba7943cf97937a3f8a056ddc09ec9b19ce35d
     return TensorSpec(
         name=name, shape=shape, stored_dtype=fmt.name, stored_bytes=fmt.stored_bytes(rows, columns)
     )
