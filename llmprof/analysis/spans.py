@@ -34,6 +34,10 @@ class Span:
             self.point + math.hypot(self.high - self.point, self.point * relative),
         )
 
+    def beyond(self, other: "Span") -> "Span":
+        """What this forecast changes of `other`: bounds are those of one and the same error."""
+        return Span(self.point - other.point, self.low - other.low, self.high - other.high)
+
     def interval(self) -> Interval:
         return Interval(point=self.point, low=self.low, high=self.high)
 
@@ -45,6 +49,16 @@ def added(spans: Iterable[Span]) -> Span:
     below = math.sqrt(sum((one.point - one.low) ** 2 for one in parts))
     above = math.sqrt(sum((one.high - one.point) ** 2 for one in parts))
     return Span(point, point - below, point + above)
+
+
+def together(spans: Iterable[Span]) -> Span:
+    """The sum where one unknown is behind all errors: they add up as they are."""
+    parts = list(spans)
+    return Span(
+        sum(one.point for one in parts),
+        sum(one.low for one in parts),
+        sum(one.high for one in parts),
+    )
 
 
 def ratio_of(above: float, below: Span) -> Interval:

@@ -20,7 +20,7 @@ from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.prediction_target import Target
 from llmprof.analysis.rates import Rates
 from llmprof.analysis.small_ops import SizedTime, SmallOps
-from llmprof.analysis.spans import Span, added
+from llmprof.analysis.spans import Span, added, together
 from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.cost import OpGroup, Phase, StepShape
@@ -89,13 +89,20 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
     rates = basis.other_rates or one.rates
     after = Setting(target, work, rates)
     change = replays(basis.target.settings, target.settings, phase)
-    groups = {
-        group: _started(
-            basis, group, forecast_group(_change(basis, group, phase, after)), phase, change
-        )
+    as_started = {
+        group: forecast_group(_change(basis, group, phase, after))
         for group in one.splits.center.groups
     }
-    groups |= _new_groups(after, groups)
+    groups = {
+        group: _started(basis, group, forecast, phase, change)
+        for group, forecast in as_started.items()
+    }
+    starts = together(
+        groups[group].span.beyond(forecast.span) for group, forecast in as_started.items()
+    )
+    new = _new_groups(after, groups)
+    device = together((added(one.span for one in (*as_started.values(), *new.values())), starts))
+    groups |= new
     host = forecast_host(
         basis.cases[_host_phase(basis, phase, work.cost.shape)].splits,
         change,
@@ -103,7 +110,7 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         basis.kernels,
         other_device=basis.other_rates is not None,
     )
-    step, host_s = _whole(one, groups, host, change)
+    step, host_s = _whole(one, device, host, change)
     return StepForecast(
         step=step.widened(_noise(one.case)),
         groups=groups,
@@ -192,14 +199,16 @@ def _new_groups(after: Setting, known: Mapping[OpGroup, Forecast]) -> dict[OpGro
     return found
 
 
-def _whole(
-    one: SplitCase, groups: Mapping[OpGroup, Forecast], host: Forecast, change: int
-) -> tuple[Span, float]:
-    """The step, and its exposed host time."""
-    device = added(forecast.span for forecast in groups.values())
+def _whole(one: SplitCase, device: Span, host: Forecast, change: int) -> tuple[Span, float]:
+    """The step, and its exposed host time.
+
+    Ops are started alike in the groups and between them: where that changes, what is not known of
+    one start is not known of any, so it adds up as it is.
+    """
     gaps_s = one.splits.center.gaps_s
     if gaps_s is None or one.splits.enqueue_s is None:
-        return added((device, host.span)), host.span.point
+        whole = together if change else added
+        return whole((device, host.span)), host.span.point
     busy = added((device, Span.exactly(gaps_s)))
     return hidden_host(busy, one.splits.enqueue_s, change)
 

@@ -158,6 +158,17 @@ def test_replayed_steps_save_what_starting_was_measured_to_cost() -> None:
     assert prefill.step_s.point == pytest.approx(prefill.base_step_s.point)
 
 
+def test_unmeasured_starts_may_be_saved_all_or_not_at_all() -> None:
+    """One unknown, what a start costs, is behind every group and the host: it does not average out."""
+    phase = _phase(predict(BASE, _settings("execution.mode=compiled")))
+    assert phase.base_step_s is not None
+    base_s = phase.base_step_s.point
+    half_s = base_s - phase.step_s.point
+    assert half_s > 0
+    assert phase.step_s.low == pytest.approx(base_s - 2 * half_s)
+    assert phase.step_s.high == pytest.approx(base_s)
+
+
 def test_what_does_not_fit_is_predicted_at_the_batch_that_does() -> None:
     found = predict(BASE, _settings("workload.batch=60000"))
     assert not found.capacity.fits
