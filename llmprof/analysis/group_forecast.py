@@ -13,6 +13,9 @@ from llmprof.analysis.step_split import GroupSplit, StepWork
 from llmprof.schema.cost import PROJECTIONS, OpCost, OpGroup, Phase
 from llmprof.schema.prediction import KernelTime
 
+_SLOWEST_UNPACKING = 4.0
+"""A kernel that converts numbers moves them at a quarter of the read ceiling or faster; without a
+benchmark of it the point lies between."""
 _HAVE_LINKS = (*PROJECTIONS, OpGroup.ATTENTION)
 
 
@@ -122,12 +125,28 @@ def _by_roofs(change: GroupChange) -> Forecast:
             Span.around(kept, stays), "its roof again, with the measured ratio of time to roof"
         )
     slow = max(kept, split.time_s * _growth(change))
+    unpacking_s = _unpacking_s(change)
     return Forecast(
-        Span.around(kept, fixed_s + after_s, slow),
+        Span(
+            kept + 2 * unpacking_s,
+            min(kept, fixed_s + after_s) + unpacking_s,
+            slow + _SLOWEST_UNPACKING * unpacking_s,
+        ),
         "another kernel, whose roof was not measured: from this kernel's ratio of time to roof "
         "to no gain at all",
         is_measured=False,
     )
+
+
+def _unpacking_s(change: GroupChange) -> float:
+    """Of weights that are written out as floats first and read back, at the read ceiling: at best."""
+    if change.group not in PROJECTIONS:
+        return 0.0
+    copies = [
+        sum(op.traffic.copies for op in side.work.of(change.group))
+        for side in (change.base, change.target)
+    ]
+    return max(0.0, copies[1] - copies[0]) / change.target.rates.read_bytes_per_s
 
 
 def _growth(change: GroupChange) -> float:

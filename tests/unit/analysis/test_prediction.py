@@ -219,3 +219,13 @@ def test_what_cannot_be_predicted_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         predict(BASE, _settings(change))
+
+
+def test_weights_that_are_unpacked_for_a_prompt_cost_its_prefill() -> None:
+    """A prompt's projections write their weights out as bf16 and read them back: 4 bytes a weight."""
+    changed = predict(BASE, _settings("weights.quantization=int8"))
+    down = _group(_phase(changed, Phase.PREFILL), OpGroup.DOWN_PROJECTION)
+    rates = BASE.cases[Phase.PREFILL].rates
+    unpacking_s = 30 * 576 * 1536 * 4 / rates.read_bytes_per_s
+    assert down.predicted_s.low >= unpacking_s
+    assert down.predicted_s.high >= down.base_s + 4 * unpacking_s
