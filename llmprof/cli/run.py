@@ -130,7 +130,7 @@ def _changed(config: RunConfig, confirm: str) -> RunConfig:
     """The settings of the other arm, checked before anything is measured."""
     from llmprof.store.settings_file import changed_settings
 
-    target = changed_settings(config, confirm.split(","))
+    target = changed_settings(config, confirm.split(","), option="--confirm")
     if target == config:
         raise InputError(f"--confirm {confirm} changes nothing", remedy="Name another value")
     return target

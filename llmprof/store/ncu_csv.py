@@ -44,7 +44,9 @@ def read_ncu_csv(path: Path) -> tuple[ProfiledKernel, ...]:
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise InputError(f"cannot read {path}: {error}") from error
     rows = list(csv.reader(io.StringIO(_from_the_header(text, path)), strict=False))
     header = rows[0]

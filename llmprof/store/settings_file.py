@@ -73,15 +73,15 @@ def settings_with_values(
     return layers.validated()
 
 
-def changed_settings(base: RunConfig, sets: Sequence[str]) -> RunConfig:
-    """Settings of a run with `key=value` texts over them.
+def changed_settings(base: RunConfig, sets: Sequence[str], *, option: str = "--set") -> RunConfig:
+    """Settings of a run with `key=value` texts over them; `option` gave them.
 
     Raises:
         InputError: as `load_settings`.
     """
     layers = _Layers(tree=base.model_dump(mode="json"))
     for text in sets:
-        layers.add_set(text)
+        layers.add_set(text, option=option)
     return layers.validated()
 
 
@@ -125,9 +125,9 @@ class _Layers:
         }
         self.places = {key: f"{path}:{line}" for key, line in parsed.lines.items()}
 
-    def add_set(self, text: str) -> None:
+    def add_set(self, text: str, *, option: str = "--set") -> None:
         key, equals, value = text.partition("=")
-        place = f"--set {text}"
+        place = f"{option} {text}"
         if not equals or not _KEY.fullmatch(key):
             raise InputError(f"{place}: expected KEY=VALUE", remedy="For example workload.batch=4")
         self.merge(tuple(key.split(".")), parse_yaml(value, where=place).value, place=place)

@@ -145,3 +145,10 @@ def test_the_command(
     assert "DRAM bytes, measured 280 MB ncu" in out
     assert "hardware FLOP 542 MFLOP" in out
     assert execute(["ncu", str(counters), "--phase", "warmup"]) == 2
+
+
+def test_a_missing_file_is_said_once(tmp_path: Path) -> None:
+    missing = tmp_path / "none.csv"
+    with pytest.raises(InputError) as caught:
+        read_ncu_csv(missing)
+    assert caught.value.line() == f"cannot read {missing}: No such file or directory"

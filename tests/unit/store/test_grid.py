@@ -5,7 +5,7 @@ import pytest
 from llmprof.errors import InputError
 from llmprof.schema.settings import GridValue
 from llmprof.store.grid import axis_values, parse_axis
-from llmprof.store.settings_file import load_settings, settings_with_values
+from llmprof.store.settings_file import changed_settings, load_settings, settings_with_values
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,12 @@ def test_changed_settings_are_checked_like_a_file() -> None:
     assert changed.kv_cache.layout == "none"
     with pytest.raises(InputError, match=r"^g: workload.batch is 'x'"):
         settings_with_values(config, {"workload.batch": "x"}, place="g")
+
+
+def test_a_wrong_change_is_blamed_on_the_option_that_gave_it() -> None:
+    config = load_settings("m", {}, [])
+    for text in ("foo=1", "weights.quantization=", ","):
+        with pytest.raises(InputError, match=f"^--confirm {text}: "):
+            changed_settings(config, [text], option="--confirm")
+        with pytest.raises(InputError, match=f"^--set {text}: "):
+            changed_settings(config, [text])
