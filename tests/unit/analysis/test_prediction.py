@@ -226,6 +226,8 @@ def test_weights_that_are_unpacked_for_a_prompt_cost_its_prefill() -> None:
     changed = predict(BASE, _settings("weights.quantization=int8"))
     down = _group(_phase(changed, Phase.PREFILL), OpGroup.DOWN_PROJECTION)
     rates = BASE.cases[Phase.PREFILL].rates
+    assert rates is not None
+    assert down.base_s is not None
     unpacking_s = 30 * 576 * 1536 * 4 / rates.read_bytes_per_s
     assert down.predicted_s.low >= unpacking_s
     assert down.predicted_s.high >= down.base_s + 4 * unpacking_s
