@@ -16,6 +16,8 @@ def headline(metrics: Sequence[MetricChange], parts: Sequence[PartChange]) -> st
     told = next((by_name[name] for name in _FIRST if name in by_name), None)
     if told is None:
         return "The two runs have no metric in common."
+    if told.basis is Basis.ONE_LAUNCH or told.change is Change.NOT_SHOWN:
+        return f"{_shown(told)}: {_amount(told)}."
     return f"{_amount(told)}{_where(told, parts)}. {_shown(told)}."
 
 

@@ -90,7 +90,10 @@ def test_parts_of_the_difference_sum_to_it() -> None:
 
 
 def test_the_headline_names_the_part_that_moved() -> None:
-    assert "most of it loss: +" in compare_reports([a_report()], [slower(1.5)]).headline
+    """Only of a difference that is shown: without one there is nothing to explain."""
+    baseline, candidate = [a_report()] * 4, [slower(1.5)] * 4
+    assert "most of it loss: +" in compare_reports(baseline, candidate).headline
+    assert compare_reports(baseline[:1], candidate[:1]).headline.startswith("Too few launches")
 
 
 def test_a_switch_is_listed_and_allowed() -> None:

@@ -19,7 +19,9 @@ from llmprof.schema.settings import ExecutionMode, KvLayout
 from tests.tiny_decoders import DECODERS, LLAMA, PROMPT, load_engine, settings, write_decoder
 
 LAYERS = 2
+NUM_TOKENS = 6
 COMPILED = {"mode": "compiled"}
+LLAMA_LIKE = [one for one in DECODERS if len(one.greedy_ids) == NUM_TOKENS]
 SWITCHES = [(kind, layout) for kind in ("flash", "standard") for layout in ("contiguous", "paged")]
 
 
@@ -55,11 +57,12 @@ def recorded(engine: Engine) -> list[ProgramStep]:
 
 
 @pytest.mark.parametrize(("kind", "layout"), SWITCHES)
-@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+@pytest.mark.parametrize("decoder", LLAMA_LIKE, ids=lambda decoder: decoder.name)
 def test_known_tokens(decoder: Any, kind: str, layout: str, tmp_path: Path) -> None:
+    """`tests/integration/test_engine_families.py` has the others."""
     groups = {"attention": {"kind": kind}, "kv_cache": {"layout": layout}}
     _, engine = engines(tmp_path, decoder, **groups)
-    generated = engine.generate(PROMPT, GreedySampler(), max_tokens=6)
+    generated = engine.generate(PROMPT, GreedySampler(), max_tokens=NUM_TOKENS)
     assert generated.ids == decoder.greedy_ids
     (step,) = recorded(engine)
     python_calls = 0 if kind == "flash" else LAYERS
@@ -89,7 +92,7 @@ def test_the_same_logits_step_by_step(changes: dict[str, Any], tmp_path: Path) -
 def test_a_new_cache_is_recorded_anew(tmp_path: Path) -> None:
     _, engine = engines(tmp_path)
     for _ in range(2):
-        generated = engine.generate(PROMPT, GreedySampler(), max_tokens=6)
+        generated = engine.generate(PROMPT, GreedySampler(), max_tokens=NUM_TOKENS)
         assert generated.ids == LLAMA.greedy_ids
     assert len(recorded(engine)) == 1
 
