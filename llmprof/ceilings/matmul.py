@@ -125,7 +125,7 @@ def measure_matmuls(
         progress.update("matmuls", done, len(dtypes))
         try:
             ceilings.append(_measure(dtype, device, budget_s=budget_s / len(dtypes)))
-        except (RuntimeError, NotImplementedError) as error:
+        except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             message = f"no {dtype} matmul ceiling: torch refuses it on {device} ({reason})"
             caveats.append(Caveat(code="dtype-unavailable", message=message))

@@ -5,6 +5,7 @@ than in `weight_decoders`: what counts here is the way to 16-bit numbers, and th
 within a step is free as long as x follows it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -69,7 +70,7 @@ class StoredTiles:
         return _words(code, x, code.builder.add(index, index_constant(tile * TILE_COLUMNS)))
 
 
-class _DecodedTiles:
+class _DecodedTiles(ABC):
     """Two buffers in turn, which stay in the first-level cache.
 
     A tile is loaded from a buffer one step after it was written: a load right behind the stores
@@ -101,9 +102,9 @@ class _DecodedTiles:
         offset = builder.mul(odd_step, index_constant(_BUFFER_BYTES // STEP_COLUMNS))
         return builder.gep(self._buffers, [offset])
 
+    @abstractmethod
     def _decode_row(self, row: int, index: Any) -> tuple[Any, Any]:
         """The row's part of both tiles, each as 32 bf16 numbers."""
-        raise NotImplementedError
 
 
 class Int8Tiles(_DecodedTiles):

@@ -38,5 +38,6 @@ def test_what_is_ignored_from_outside_stays_ignored() -> None:
     try:
         with signals_interrupt():
             os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

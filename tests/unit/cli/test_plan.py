@@ -80,7 +80,9 @@ def test_neither_torch_nor_matplotlib_is_imported() -> None:
         "execute(['plan', 'llama-3.1-8b', '--memory', '24GB', '--json']); "
         "sys.exit(bool({'torch', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"llmprof.plan/1" in done.stdout
 
 
 def test_quantities() -> None:
