@@ -16,7 +16,7 @@ from llmprof.schema.prediction import KernelTime
 _SLOWEST_UNPACKING = 4.0
 """A kernel that converts numbers moves them at a quarter of the read ceiling or faster; without a
 benchmark of it the point lies between."""
-_HAVE_LINKS = (*PROJECTIONS, OpGroup.ATTENTION)
+HAVE_LINKS = (*PROJECTIONS, OpGroup.ATTENTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def forecast_group(change: GroupChange) -> Forecast:
     A group whose kernel and work are those of the base takes the base's time. Else a measured pair of
     kernel times goes first, then the roofs of the same kernel, then those of another.
     """
-    if not change.target.work.of(change.group) and change.group in _HAVE_LINKS:
+    if not change.target.work.of(change.group) and change.group in HAVE_LINKS:
         return Forecast(Span.exactly(0.0), "nothing to do")
     if change.other_device:
         return _on_another_device(change)
@@ -85,7 +85,7 @@ def forecast_group(change: GroupChange) -> Forecast:
         return Forecast(Span.exactly(change.split.time_s), "as it is: the same kernel and work")
     if timed is not None:
         return _by_kernel_times(change, timed)
-    if change.group not in _HAVE_LINKS:
+    if change.group not in HAVE_LINKS:
         return _small(change)
     return _by_roofs(change)
 

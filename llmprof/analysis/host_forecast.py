@@ -1,8 +1,9 @@
 """What starting ops costs under other settings: between the groups, inside them, under the device."""
 
 from collections.abc import Mapping
+from statistics import median
 
-from llmprof.analysis.group_forecast import Forecast
+from llmprof.analysis.group_forecast import HAVE_LINKS, Forecast
 from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.small_ops import SmallOps
 from llmprof.analysis.spans import Span
@@ -37,19 +38,21 @@ def without_starts(
 def guessed_starts(
     group: OpGroup, forecast: Forecast, cost_s: float, ops: Mapping[OpGroup, int]
 ) -> Forecast:
-    """As `without_starts` where it was not measured: anything from none to all of `cost_s` per op."""
-    saved_s = min(cost_s * ops.get(group, 0), forecast.span.point)
+    """As `without_starts` where it was not measured: `cost_s` per op, or half or twice as much."""
     one = forecast.span
-    span = Span(one.point - saved_s / 2, one.low - saved_s, one.high)
-    return Forecast(span, f"{forecast.basis}; {_REPLAYED}, half of that cost assumed", False)
+    saved_s = min(cost_s * ops.get(group, 0), one.point)
+    span = Span(
+        one.point - saved_s, max(one.low - 2 * saved_s, 0.0), max(one.high - saved_s / 2, one.low)
+    )
+    return Forecast(span, f"{forecast.basis}; {_REPLAYED}, as much as small ops take", False)
 
 
 def start_cost_s(small: SmallOps, phase: Phase, ops: Mapping[OpGroup, int]) -> float:
-    """Per op: what the small ops of a phase take each, which is mostly what starting them takes."""
+    """Per op: what the groups without a link take for each, which is mostly starting it."""
     groups = [group for group in small.by_group if phase in small.by_group[group]]
-    calls = {group: ops[group] for group in groups if ops.get(group)}
+    calls = {group: ops[group] for group in groups if ops.get(group) and group not in HAVE_LINKS}
     costs = [small.by_group[group][phase].time_s / count for group, count in calls.items()]
-    return min(costs, default=0.0)
+    return median(costs) if costs else 0.0
 
 
 def forecast_host(

@@ -94,7 +94,7 @@ def _judged(record: RunRecord, trace: Trace, timeline: OpTimeline) -> _Step | No
     if rates is None or cost is None or busy_s <= 0:
         return None
     cache_bytes = last_level_cache_bytes(record.environment, record.ceilings.bandwidth)
-    alpha_s = record.ceilings.fixed_cost.alpha_s
+    alpha_s = rates.mean.alpha_s or record.ceilings.fixed_cost.alpha_s
     return _Step(
         shape=sample.shape,
         step_s=step_time_s(sample),

@@ -18,6 +18,8 @@ class Rates:
     matmul_dtype: str
     other_flops_per_s: Mapping[str, float]
     """Dtypes that the live reading does not cover, as cached."""
+    alpha_s: float | None = None
+    """Fixed cost of one op at that moment; None where only the cached one is known."""
 
     def flops_per_s(self, dtype: str) -> float:
         """Of an unknown dtype, that of the run's: `dtypes_without_ceiling` names it."""
@@ -86,6 +88,7 @@ def median_rates(rounds: Sequence[Round], ceilings: Ceilings) -> Rates | None:
         matmul_flops_per_s=median(rates.matmul_flops_per_s for rates in means),
         matmul_dtype=means[0].matmul_dtype,
         other_flops_per_s=means[0].other_flops_per_s,
+        alpha_s=_known(median, [rates.alpha_s for rates in means]),
     )
 
 
@@ -113,7 +116,16 @@ def _mean_rates(readings: Sequence[CeilingReading], cached: Mapping[str, float])
         matmul_flops_per_s=fmean(reading.matmul_flops_per_s for reading in readings),
         matmul_dtype=readings[0].matmul_dtype,
         other_flops_per_s=cached,
+        alpha_s=_known(fmean, [reading.alpha_s for reading in readings]),
     )
+
+
+def _known(
+    middle: Callable[[Sequence[float]], float], values: Sequence[float | None]
+) -> float | None:
+    """Of values that are all known; else None."""
+    known = [value for value in values if value is not None]
+    return middle(known) if known and len(known) == len(values) else None
 
 
 def best_flops_per_s(ceilings: Ceilings) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The roof of a run: what its live readings say, with their intervals."""
 
 from collections.abc import Callable, Sequence
-from statistics import fmean, mode
+from statistics import fmean, median, mode
 
 from llmprof.analysis.rates import adjacent_readings, distinct_readings
 from llmprof.analysis.statistics import bounded_estimate, median_estimate, ratio_estimate
@@ -33,8 +33,14 @@ def build_roof(rounds: Sequence[Round], ceilings: Ceilings) -> Roof | None:
         skinny_bytes_per_s=median_estimate([one.bytes_per_s for one in skinny]) if skinny else None,
         skinny_rows=skinny[0].rows if skinny else None,
         skinny_kernel=skinny[0].kernel if skinny else None,
-        alpha_s=ceilings.fixed_cost.alpha_s,
+        alpha_s=_alpha_s(readings) or ceilings.fixed_cost.alpha_s,
     )
+
+
+def _alpha_s(readings: Sequence[CeilingReading]) -> float | None:
+    """None in files whose readings did not have it yet."""
+    known = [reading.alpha_s for reading in readings if reading.alpha_s is not None]
+    return median(known) if known else None
 
 
 def _over_rounds(rounds: Sequence[Round], value: Callable[[CeilingReading], float]) -> Estimate:

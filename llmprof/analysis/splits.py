@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from statistics import median
 
 from llmprof.analysis.group_times import GroupedStep, grouped_steps, middle, nearest
@@ -67,7 +66,7 @@ def split_phase(
     judged = tuple(splits for splits in by_round if splits)
     if not judged or rates is None:
         return None
-    center = middle(grouped)
+    center, work = middle(grouped), work.at(rates)
     step_s = median(step.step_s for step in steps)
     device_s = _median_device_s(steps)
     return PhaseSplits(
@@ -91,7 +90,8 @@ def _round_splits(
     neighbour = nearest(grouped, step.round.steps[0].start_s)
     return tuple(
         split_step(step.step_s, step.device_s, neighbour, one, at)
-        for at, one in product(rates.variants, work.variants)
+        for at in rates.variants
+        for one in work.at(at).variants
     )
 
 

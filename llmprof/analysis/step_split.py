@@ -34,6 +34,12 @@ class StepWork:
         """With each value that alpha may have, the measured one first."""
         return tuple(replace(self, fixed_cost=one) for one in self.fixed_cost.variants)
 
+    def at(self, rates: Rates) -> "StepWork":
+        """With alpha as it was read beside the round, where it was."""
+        if rates.alpha_s is None:
+            return self
+        return replace(self, fixed_cost=replace(self.fixed_cost, alpha_s=rates.alpha_s))
+
     def of(self, group: OpGroup) -> tuple[OpCost, ...]:
         return tuple(op for op in self.cost.ops if op.group == group)
 

@@ -15,10 +15,13 @@ MAX_RUN_QUEUE_FRACTION = 0.05
 its slowest thread, and waiting that is shared out among many is no smaller."""
 MAX_STEAL_FRACTION = 0.05
 MIN_CPU_PER_WALL = 0.95
+"""Asked only where the scheduler does not tell how long threads waited: less CPU time than in other
+rounds is then the one sign of a neighbour. Where it tells, a thread of the pool that went to sleep
+between two ops is no sign of anything."""
 MAX_CLOCK_DROP = 0.15
 """Below the upper quartile of the run's canaries. A neighbour on the same physical core costs the canary up to 12 %
 on a quiet virtual machine (60 readings), and the live ceilings of the round slow down with it."""
-MAX_REJECTED_FRACTION = 0.30
+MAX_REJECTED_FRACTION = 0.40
 """A phase with more rejected rounds than this is not judged."""
 
 
@@ -55,14 +58,18 @@ def select_rounds(rounds: Sequence[Round]) -> RoundSelection:
 
 
 def _contended(contention: Contention, best_cpu_per_wall: float | None) -> str | None:
-    delays = (contention.worst_thread_fraction, contention.run_queue_fraction)
-    if any(one is not None and one > MAX_RUN_QUEUE_FRACTION for one in delays):
+    delays = [
+        one
+        for one in (contention.worst_thread_fraction, contention.run_queue_fraction)
+        if one is not None
+    ]
+    if any(one > MAX_RUN_QUEUE_FRACTION for one in delays):
         return "its threads waited for a CPU"
     steal = contention.steal_fraction
     if steal is not None and steal > MAX_STEAL_FRACTION:
         return "the hypervisor gave the CPU to others"
     share = contention.cpu_per_wall
-    if share is None or best_cpu_per_wall is None or best_cpu_per_wall < MIN_CPU_PER_WALL:
+    if delays or share is None or best_cpu_per_wall is None or best_cpu_per_wall < MIN_CPU_PER_WALL:
         return None  # nothing shows that these kernels use every thread all the time
     if share < MIN_CPU_PER_WALL * best_cpu_per_wall:
         return "its threads got less CPU time than in other rounds"

@@ -21,6 +21,7 @@ _NUMEL: Final = 576
 _ATTEMPTS: Final = 3
 _BATCHES: Final = 25
 _FEWEST_BATCHES: Final = 5
+_LIVE_BATCHES: Final = 10
 _ATTEMPT_S: Final = 0.3
 """A crowded machine may take so long for fewer batches: threads that wait for each other crawl there."""
 _CALLS: Final = 50
@@ -53,6 +54,31 @@ def measure_fixed_cost(environment: Environment, device: str) -> FixedCost:
         ),
         parallel_s=_parallel_s(times_s) if regions else None,
     )
+
+
+class TinyOps:
+    """Alpha of a CPU, again and again in a few milliseconds."""
+
+    def __init__(self) -> None:
+        self._ops = _tiny_ops()
+
+    def read_s(self) -> float:
+        return min(_times_s(self._ops, batches=_LIVE_BATCHES).values())
+
+
+class SmallestKernel:
+    """Alpha of a GPU, likewise."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def read_s(self) -> float:
+        return _of_smallest_kernel(self._device).alpha_s
+
+
+def open_alpha(device: str) -> TinyOps | SmallestKernel:
+    """What live readings take alpha from."""
+    return TinyOps() if device == "cpu" else SmallestKernel(device)
 
 
 def _tiny_ops() -> dict[str, Call]:
@@ -96,12 +122,12 @@ def _least_times_s(calls: Mapping[str, Call]) -> dict[str, float]:
     return times_s
 
 
-def _times_s(calls: Mapping[str, Call]) -> dict[str, float]:
+def _times_s(calls: Mapping[str, Call], batches: int = _BATCHES) -> dict[str, float]:
     """Seconds per call, the best of its batches; batches of all take turns."""
     stopwatch = Stopwatch("cpu")
     batches_s: dict[str, list[float]] = {name: [] for name in calls}
     deadline = time.perf_counter() + _ATTEMPT_S
-    for batch in range(_BATCHES):
+    for batch in range(batches):
         if batch >= _FEWEST_BATCHES and time.perf_counter() > deadline:
             break
         for name, call in calls.items():

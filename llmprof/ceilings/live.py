@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
+from llmprof.ceilings.fixed_cost import open_alpha
 from llmprof.ceilings.matmul import best_contenders
 from llmprof.ceilings.matmul_kernels import float32_precision, matmul_dtypes
 from llmprof.ceilings.memory_levels import level_of
@@ -21,23 +22,25 @@ from llmprof.errors import CapabilityError
 from llmprof.schema.ceilings import CeilingReading, Ceilings, SkinnyReading
 from llmprof.schema.environment import Environment
 
+_READ_S = 0.060
 _PART_S = 0.025
 """Time of each part of a reading, its warm-up apart."""
+_LEAST_WARM_UP_S = 0.1
 _LONGEST_WARM_UP_S = 0.2
 _MOST_CALLS = 12
 """Per part: what a run file keeps of a reading."""
 _LONGEST_PRODUCT_S = 0.005
 _RACE_S = 0.15
 _FEWEST_CALLS = 5
-_READERS = 3
+_READERS = 2
 
 
 class LiveCeilings:
-    """Read bandwidth at the run's working set, its matmul dtype and its skinny products.
+    """Read bandwidth at the run's working set, its matmul dtype, its skinny products, and alpha.
 
     Machines that others share change by the minute, so each round is judged by the readings beside
     it. Memory is taken once, here, and kernels and shapes are sifted; in every reading the best
-    three of each take turns, so that no choice made in a bad moment lasts for a run. Threads are those
+    of each take turns, so that no choice made in a bad moment lasts for a run. Threads are those
     that torch uses when it reads.
     """
 
@@ -79,14 +82,15 @@ class LiveCeilings:
                 known_flops_per_s=_known_rate(needs.compute_dtype, measured),
             )
             self._skinny = self._open_skinny(make_product)
+            self._alpha = open_alpha(self._device)
 
     def read(self, time_s: float) -> CeilingReading:
         """One reading in 0.1 to 0.3 s; `time_s` is stamped on it (since the start of the run).
 
         One pass over the pool that is not timed, since a stream of gigabytes gets less of its
-        bandwidth in the first 100 ms after other work; then four parts of 25 ms. A part takes longer
-        where the first turn of each of its rivals does. A disturbed call takes as long as it takes:
-        nobody's turn is left out.
+        bandwidth in the first 100 ms after other work; then 60 ms of reads, 25 ms each of the two
+        kinds of product, and a few of tiny ops. A part takes longer where the first turn of each of its
+        rivals does. A disturbed call takes as long as it takes: nobody's turn is left out.
 
         Each figure is the best of its calls on a CPU, where a disturbance can only slow a call, and
         their median on a GPU.
@@ -94,9 +98,9 @@ class LiveCeilings:
         start_ns = time.perf_counter_ns()
         with torch.inference_mode(), float32_precision(self._needs.compute_dtype):
             self._pass_over_the_pool()
-            early_reads, matmuls = self._read_memory(), self._multiply()
-            skinny = self._read_skinny()
-            reads = Turns(early_reads.calls + self._read_memory().calls)
+            reads = self._read_memory()
+            matmuls, skinny = self._multiply(), self._read_skinny()
+            alpha_s = self._alpha.read_s()
         reader, read_bytes_per_s = reads.winner(self._device)
         product, matmul_flops_per_s = matmuls.winner(self._device)
         return CeilingReading(
@@ -110,20 +114,25 @@ class LiveCeilings:
             matmul_flops_per_s=matmul_flops_per_s,
             matmul_shape=self._products[product].shape,
             skinny=skinny,
+            alpha_s=alpha_s,
             read_calls_bytes_per_s=reads.stored,
             matmul_calls_flops_per_s=matmuls.stored,
         )
 
     def _pass_over_the_pool(self) -> None:
         """Steady state of a stream: page tables, clocks and threads are those of reading on."""
-        deadline = time.perf_counter() + _LONGEST_WARM_UP_S
         reader, passed_bytes = self._readers[0], 0.0
-        while passed_bytes < self._stream.pool.nbytes and time.perf_counter() < deadline:
+        begin_s = now_s = time.perf_counter()
+        while now_s < begin_s + _LEAST_WARM_UP_S or (
+            passed_bytes < self._stream.pool.nbytes and now_s < begin_s + _LONGEST_WARM_UP_S
+        ):
             reader()
             passed_bytes += reader.bytes_per_call
+            now_s = time.perf_counter()
 
     def _read_memory(self) -> Turns:
-        turns = self._take_turns([(reader, reader.bytes_per_call) for reader in self._readers])
+        rivals = [(reader, reader.bytes_per_call) for reader in self._readers]
+        turns = self._take_turns(rivals, budget_s=_READ_S)
         _, fastest = turns.winner(self._device)
         for reader in self._readers:
             reader.expect(fastest)
@@ -132,8 +141,8 @@ class LiveCeilings:
     def _multiply(self) -> Turns:
         return self._take_turns([(one, one.flops_per_call) for one in self._products])
 
-    def _take_turns(self, rivals: Sequence[tuple[Call, float]]) -> Turns:
-        return take_turns(self._stopwatch, rivals, budget_s=_PART_S, most_calls=_MOST_CALLS)
+    def _take_turns(self, rivals: Sequence[tuple[Call, float]], budget_s: float = _PART_S) -> Turns:
+        return take_turns(self._stopwatch, rivals, budget_s=budget_s, most_calls=_MOST_CALLS)
 
     def _read_skinny(self) -> SkinnyReading | None:
         if self._skinny is None or self._needs.skinny_rows is None:

@@ -8,7 +8,7 @@ from llmprof.ceilings.pool import Stream
 from llmprof.ceilings.read_kernels import ReadKernel
 from llmprof.ceilings.timing import Stopwatch
 
-_CALL_S = 0.0025
+_CALL_S = 0.010
 _LEAST_CALL_BYTES = 64 << 20
 """However slow the first calls were: a machine that is busy must not be timed by its launches."""
 _LINE_BYTES = 256
@@ -26,7 +26,7 @@ class ReadProbe:
         self._call_bytes = _LEAST_CALL_BYTES
 
     def expect(self, bytes_per_s: float) -> None:
-        """Make calls at least 2.5 ms long at this rate; they never become shorter again."""
+        """Make calls at least 10 ms long at this rate; they never become shorter again."""
         self._call_bytes = max(self._call_bytes, int(bytes_per_s * _CALL_S))
 
     @property

@@ -7,6 +7,7 @@ from llmprof.analysis.host_forecast import replays
 from llmprof.analysis.kernel_keys import kernel_key
 from llmprof.analysis.prediction_target import Target
 from llmprof.analysis.step_forecast import IN_THE_SKELETON
+from llmprof.ceilings.passing_weights import WeightStream
 from llmprof.experiments.product_benchmark import benchmark_products
 from llmprof.experiments.skeleton import Skeleton, SkeletonStep
 from llmprof.experiments.timed_pairs import kernel_time
@@ -56,9 +57,10 @@ def _attention(
     ]
     if not changed:
         return
+    stream = _stream((before, after), device)
     pairs = _take_turns(
-        Skeleton(base, before.shape, device=device, threads=threads[0]),
-        Skeleton(target, after.shape, device=device, threads=threads[1]),
+        Skeleton(base, before, stream, device=device, threads=threads[0]),
+        Skeleton(target, after, stream, device=device, threads=threads[1]),
     )
     for group in changed:
         times = [
@@ -81,10 +83,11 @@ def _overheads(base: Target, target: Target, phase: Phase, device: str) -> Itera
     if not replays(base.settings, target.settings, phase):
         return
     settings = base.settings.model_copy(update={"execution": target.settings.execution})
-    started, shape = replace(base, settings=settings), base.cost(phase).shape
+    started, cost = replace(base, settings=settings), base.cost(phase)
+    stream = _stream((cost,), device)
     pairs = _take_turns(
-        Skeleton(base, shape, device=device, threads=_threads(base)),
-        Skeleton(started, shape, device=device, threads=_threads(started)),
+        Skeleton(base, cost, stream, device=device, threads=_threads(base)),
+        Skeleton(started, cost, stream, device=device, threads=_threads(started)),
     )
     for group in dict.fromkeys(group for one, _ in pairs for group in one.group_s):
         yield OverheadTime(
@@ -99,6 +102,11 @@ def _overheads(base: Target, target: Target, phase: Phase, device: str) -> Itera
         base_s=min(one.outside_s for one, _ in pairs),
         target_s=min(other.outside_s for _, other in pairs),
     )
+
+
+def _stream(costs: Sequence[StepCost], device: str) -> WeightStream:
+    """As large as the weights of a step: what passes by is as cold as they are."""
+    return WeightStream(max(int(cost.traffic.weights) for cost in costs), device)
 
 
 def _take_turns(base: Skeleton, target: Skeleton) -> list[tuple[SkeletonStep, SkeletonStep]]:

@@ -1,7 +1,8 @@
-"""The model without its weights: attention and cache at their true size, everything else tiny.
+"""The model without its weights: attention, cache and inner sizes are true, the hidden size is tiny.
 
 A step of it takes what attention takes, and what starting every other op takes. So it measures the
-attention kernels of a setting, and the cost of starting ops, without running the model.
+attention kernels of a setting, and the cost of starting ops, without running the model. Before each
+product as many bytes pass through the caches as the model's weights would have brought.
 """
 
 import statistics
@@ -13,13 +14,19 @@ import torch
 from llmprof.analysis.prediction_target import Target, with_workload
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource
+from llmprof.ceilings.passing_weights import (
+    PASSING,
+    PassingWeights,
+    WeightStream,
+    weights_per_entry,
+)
 from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import EngineWorkload
 from llmprof.engine.probe import NullProbe
 from llmprof.instruments.clock import HostClock, Timer, device_timer
 from llmprof.instruments.host_memory import host_memory
 from llmprof.instruments.tracer import GroupTracer
-from llmprof.schema.cost import OpGroup, StepShape
+from llmprof.schema.cost import OpGroup, StepCost, StepShape
 from llmprof.schema.run import StepSample
 from llmprof.schema.settings import (
     ContextKind,
@@ -33,7 +40,7 @@ from llmprof.schema.settings import (
 )
 
 TINY: Final = 64
-"""Hidden size, inner size and vocabulary: no product takes longer than starting it."""
+"""Hidden size: hardly a product takes longer than starting it."""
 _STEPS: Final = 8
 """Decode steps of a round; a prefill is one step."""
 
@@ -49,8 +56,12 @@ class SkeletonStep:
 class Skeleton:
     """One setting's skeleton, in memory and warm."""
 
-    def __init__(self, target: Target, shape: StepShape, *, device: str, threads: int) -> None:
-        """For steps of `shape`, which are prefills where they bring more than one token each.
+    def __init__(
+        self, target: Target, cost: StepCost, stream: WeightStream, *, device: str, threads: int
+    ) -> None:
+        """For steps like that of `cost`, a prefill where it brings more than one token each.
+
+        The weights that pass by are read from `stream`, which skeletons that take turns share.
 
         Raises:
             CapabilityError: the engine cannot do what the settings say, or memory is too small.
@@ -59,7 +70,9 @@ class Skeleton:
         self._threads = threads
         self._clock = HostClock()
         self._timer: Timer | None = device_timer(device)
-        config = _settings(target, shape, device)
+        self._stream = stream
+        self._passing = weights_per_entry(cost, target.model.num_hidden_layers)
+        config = _settings(target, cost.shape, device)
         engine = Engine.load(
             _source(target),
             config,
@@ -73,7 +86,7 @@ class Skeleton:
     def run(self) -> SkeletonStep:
         torch.set_num_threads(self._threads)
         tracer = GroupTracer(self._clock, self._timer, self._clock.now_ns())
-        self._workload.run_round(tracer)
+        self._workload.run_round(PassingWeights(tracer, self._stream, self._passing))
         return _median(tracer.samples())
 
 
@@ -86,16 +99,16 @@ def _median(samples: tuple[StepSample, ...]) -> SkeletonStep:
     outside = [step_s - sum(inside.values()) for step_s, inside in zip(whole, times, strict=True)]
     return SkeletonStep(
         group_s={
-            group: statistics.median(inside.get(group, 0.0) for inside in times) for group in groups
+            group: statistics.median(inside.get(group, 0.0) for inside in times)
+            for group in groups
+            if group is not PASSING
         },
         outside_s=statistics.median(outside),
     )
 
 
 def _source(target: Target) -> ModelSource:
-    model = target.model.model_copy(
-        update={"hidden_size": TINY, "intermediate_size": TINY, "vocab_size": TINY}
-    )
+    model = target.model.model_copy(update={"hidden_size": TINY})
     return ModelSource(
         name=f"the skeleton of {model.name}",
         kind="config",

@@ -42,7 +42,7 @@ def _roof_rows(roof: Roof, matmul_shape: str) -> tuple[tuple[str, ...], ...]:
         name = f"skinny matmul, rows: {roof.skinny_rows or 'unnamed'}"
         kernel = roof.skinny_kernel or "unnamed"
         rows.append(_roof_row(name, roof.skinny_bytes_per_s, units.bytes_per_s, kernel))
-    fixed = ("fixed cost of one op", units.seconds(roof.alpha_s), "", "", "cached, see below")
+    fixed = ("fixed cost of one op", units.seconds(roof.alpha_s), "", "", "see below")
     return (*rows, fixed)
 
 

@@ -189,6 +189,8 @@ class CeilingReading(Record):
     matmul_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
     """Of the shapes that took turns, the one that won this reading: m, n, k."""
     skinny: SkinnyReading | None
+    alpha_s: PositiveFloat | None = None
+    """Fixed cost of one op at this moment (see `FixedCost`); null in files older than this reading."""
     read_calls_bytes_per_s: tuple[PositiveFloat, ...] = ()
     matmul_calls_flops_per_s: tuple[PositiveFloat, ...] = ()
     """Of every shape that took a turn, the winner's among them."""

@@ -15,7 +15,7 @@ from llmprof.schema.environment import Environment
 from tests.zoo.pieces import Piece
 from tests.zoo.workload import PlantedWorkload
 
-_FAR_LLCS = 4
+_FAR_LLCS = 8
 _FAR_BYTES = 512 << 20
 
 
@@ -25,7 +25,7 @@ class Bench:
     environment: Environment
     ceilings: Ceilings
     stream: Stream
-    """As large as four last-level caches, or as a quarter of the free memory where that is less."""
+    """As large as eight last-level caches, or as a quarter of the free memory where that is less."""
     kernels: tuple[ReadKernel, ...]
     random: random.Random
     """Sizes come from here."""
@@ -77,6 +77,7 @@ class Bench:
         working_set_bytes: int | None = None,
         compute_dtype: str = "bf16",
         threads_inside: int | None = None,
+        steps: int = 6,
     ) -> PlantedWorkload:
         return PlantedWorkload(
             pieces,
@@ -85,4 +86,5 @@ class Bench:
             working_set_bytes=working_set_bytes or self.far_bytes,
             compute_dtype=compute_dtype,
             threads_inside=threads_inside,
+            steps=steps,
         )

@@ -12,6 +12,8 @@ from tests.zoo.workload import PlantedWorkload
 _CALIBRATION_STEPS = 12
 _DTYPE = "bf16"
 _DOMINANT = 0.60
+_SHORT_STEPS = 60
+"""Of a round of steps of a millisecond or two: what the readings left in the caches is soon forgotten."""
 _NO_GAIN = 1.5
 """A dtype of half the width that multiplies less than so many times as fast has no fast path."""
 
@@ -57,7 +59,8 @@ def small_ops(bench: Bench) -> Case:
     piece = tiny_ops(bench.random.randrange(300, 900), bench.device)
     limit = Limit.FIXED_COST if bench.device == "cpu" else Limit.HOST
     truth = Truth(limit.value.replace("_", " "), limit)
-    return Case(bench.workload([piece], working_set_bytes=1 << 20), lambda: truth)
+    workload = bench.workload([piece], working_set_bytes=1 << 20, steps=_SHORT_STEPS)
+    return Case(workload, lambda: truth)
 
 
 def sleep_sticking_out(bench: Bench) -> Case:
@@ -106,7 +109,8 @@ def cache_resident(bench: Bench) -> Case:
         level="L2",
         caveats=("cache-resident",),
     )
-    return Case(bench.workload([piece], working_set_bytes=size), lambda: truth)
+    workload = bench.workload([piece], working_set_bytes=size, steps=_SHORT_STEPS)
+    return Case(workload, lambda: truth)
 
 
 def one_thread(bench: Bench) -> Case:

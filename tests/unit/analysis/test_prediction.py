@@ -158,15 +158,15 @@ def test_replayed_steps_save_what_starting_was_measured_to_cost() -> None:
     assert prefill.step_s.point == pytest.approx(prefill.base_step_s.point)
 
 
-def test_unmeasured_starts_may_be_saved_all_or_not_at_all() -> None:
+def test_unmeasured_starts_cost_what_small_ops_take_or_half_or_twice_as_much() -> None:
     """One unknown, what a start costs, is behind every group and the host: it does not average out."""
     phase = _phase(predict(BASE, _settings("execution.mode=compiled")))
     assert phase.base_step_s is not None
     base_s = phase.base_step_s.point
-    half_s = base_s - phase.step_s.point
-    assert half_s > 0
-    assert phase.step_s.low == pytest.approx(base_s - 2 * half_s)
-    assert phase.step_s.high == pytest.approx(base_s)
+    saved_s = base_s - phase.step_s.point
+    assert saved_s > 0
+    assert phase.step_s.high == pytest.approx(base_s - saved_s / 2, rel=0.05)
+    assert base_s - 2.1 * saved_s <= phase.step_s.low < phase.step_s.point
 
 
 def test_what_does_not_fit_is_predicted_at_the_batch_that_does() -> None:

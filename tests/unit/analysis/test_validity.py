@@ -15,6 +15,11 @@ def _with(**changes: float | None) -> Contention:
     return QUIET.model_copy(update=changes)
 
 
+def _untold(**changes: float) -> Contention:
+    """On a system without the scheduler's account."""
+    return _with(run_queue_fraction=None, worst_thread_fraction=None, **changes)
+
+
 def test_quiet_rounds_are_all_kept() -> None:
     selection = select_rounds(_rounds([QUIET] * 4))
     assert len(selection.rounds) == 4
@@ -27,15 +32,21 @@ def test_quiet_rounds_are_all_kept() -> None:
         (_with(run_queue_fraction=0.06), "waited for a CPU"),
         (_with(run_queue_fraction=0.02, worst_thread_fraction=0.08), "waited for a CPU"),
         (_with(steal_fraction=0.2), "hypervisor"),
-        (_with(cpu_per_wall=0.80), "less CPU time"),
+        (_untold(cpu_per_wall=0.80), "less CPU time"),
         (_with(canary_hz=2.5e9), "clock"),
     ],
 )
 def test_a_bad_round_is_left_out_with_its_reason(bad: Contention, reason: str) -> None:
+    """CPU time is asked only where the scheduler does not tell how long threads waited."""
     selection = select_rounds(_rounds([QUIET, QUIET, bad, QUIET]))
     assert [one.index for one in selection.rounds] == [0, 1, 3]
     assert reason in selection.reasons[2]
     assert selection.rejected_fraction == 0.25
+
+
+def test_a_thread_that_sleeps_is_no_contention_where_the_scheduler_says_nobody_waited() -> None:
+    selection = select_rounds(_rounds([QUIET, QUIET, _with(cpu_per_wall=0.80), QUIET]))
+    assert not selection.reasons
 
 
 def test_idle_threads_are_no_contention_where_no_round_used_them_all() -> None:

@@ -21,10 +21,10 @@ from tests.verdicts import (
 def test_contended_rounds_make_it_inconclusive() -> None:
     bad = QUIET.model_copy(update={"run_queue_fraction": 0.2})
     verdict = inconclusive(
-        phase_record(reads(0.009), contention=[QUIET] * 5 + [bad] * 3), "contended"
+        phase_record(reads(0.009), contention=[QUIET] * 4 + [bad] * 4), "contended"
     )
     (evidence,) = (one for one in verdict.evidence if "clean rounds rejected" in one.statement)
-    assert (evidence.observed, evidence.threshold, evidence.supports) == (0.375, 0.3, False)
+    assert (evidence.observed, evidence.threshold, evidence.supports) == (0.5, 0.4, False)
 
 
 def test_two_contended_rounds_of_eight_are_left_out_and_named() -> None:
