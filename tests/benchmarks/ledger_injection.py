@@ -32,7 +32,7 @@ from tests.planting.extras import Extra, TakingTurns
 from tests.planting.movement import Planted, movements
 from tests.zoo.pieces import multiply, read, tiny_ops
 
-_FAR_BYTES = 1 << 30
+_FAR_BYTES = 4 << 30
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def _extras(ceilings: Ceilings, seconds: float) -> tuple[Extra, ...]:
     products = max(1, round(seconds * best.flops_per_s / (2.0 * best.m * best.n * best.k)))
     launches = round(seconds / ceilings.fixed_cost.alpha_s)
     stream = Stream(random_pool(_FAR_BYTES, "cpu", torch.float32))
-    size = int(seconds * read_bytes_per_s) >> 12 << 12
+    size = min(int(seconds * read_bytes_per_s), stream.pool.nbytes) >> 12 << 12
     bytes_read = read(read_kernels("cpu")[0], stream, size)
     multiplied = multiply("bf16", "cpu", (best.m, best.n, best.k), products)
     started = tiny_ops(launches, "cpu", kind=_kind_of_alpha(ceilings))

@@ -87,10 +87,10 @@ def _middle(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _cycle(record: RunRecord, workload: TakingTurns, cycle: int) -> list[Ledger]:
-    """All arms of a cycle by the mean of its readings: their own noise is not what moves."""
+    """All arms of a cycle by the median of its readings: their own noise is not what moves."""
     first, last = cycle * workload.arms, (cycle + 1) * workload.arms
     clean, grouped = record.rounds[first:last], record.grouped[first:last]
-    reading = _mean_reading([*clean, *grouped])
+    reading = _median_reading([*clean, *grouped])
     return [
         _ledger(record, clean[arm], grouped[arm], reading, extra)
         for arm, extra in enumerate((None, *workload.extras))
@@ -128,11 +128,12 @@ def _with_ops(step: CountedStep, ops: int) -> CountedStep:
     return step.model_copy(update={"ops": (*step.ops, extra)})
 
 
-def _mean_reading(rounds: Sequence[Round]) -> CeilingReading:
+def _median_reading(rounds: Sequence[Round]) -> CeilingReading:
     readings = [one for round_ in rounds for one in (round_.before, round_.after) if one]
     return readings[0].model_copy(
         update={
-            "read_bytes_per_s": statistics.fmean(one.read_bytes_per_s for one in readings),
-            "matmul_flops_per_s": statistics.fmean(one.matmul_flops_per_s for one in readings),
+            "read_bytes_per_s": statistics.median(one.read_bytes_per_s for one in readings),
+            "matmul_flops_per_s": statistics.median(one.matmul_flops_per_s for one in readings),
+            "alpha_s": statistics.median(one.alpha_s for one in readings if one.alpha_s),
         }
     )
