@@ -1,6 +1,7 @@
 """What starting ops costs under other settings: between the groups, inside them, under the device."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from statistics import median
 
 from llmprof.analysis.group_forecast import HAVE_LINKS, Forecast
@@ -8,7 +9,8 @@ from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.small_ops import SmallOps
 from llmprof.analysis.spans import Span
 from llmprof.analysis.splits import PhaseSplits
-from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
+from llmprof.schema.prediction import OverheadTime
 from llmprof.schema.settings import ExecutionMode, RunConfig
 
 _REPLAYED = "decode steps are replayed: their ops are no longer started from Python"
@@ -23,16 +25,48 @@ def replays(before: RunConfig, after: RunConfig, phase: Phase) -> int:
 
 
 def without_starts(
-    group: OpGroup, forecast: Forecast, phase: Phase, kernels: KernelTimes
+    group: OpGroup, forecast: Forecast, starts: OverheadTime | None, slower: float
 ) -> Forecast:
-    """A group whose ops are started in another way, by what that was measured to save."""
-    saved_s = kernels.saved_s(phase, group)
-    if not saved_s:
+    """A group whose ops are started in another way, by what its skeleton took either way.
+
+    A group that does hardly more than start its ops changes as its skeleton does. Of a product, only
+    the starts change: `slower` times what the skeleton saves.
+    """
+    if starts is None:
         return forecast
-    one = forecast.span
-    span = Span.around(one.point - saved_s, one.point - saved_s / 2)
-    span = Span(span.point, span.low - (one.point - one.low), span.high + (one.high - one.point))
-    return Forecast(span, f"{forecast.basis}; {_REPLAYED}", forecast.is_measured)
+    if group in PROJECTIONS:
+        saved_s = slower * (starts.base_s - starts.target_s)
+        point, more, less = (forecast.span.point - part * saved_s for part in (1.0, 1.5, 0.5))
+    else:
+        point, more, less = _as_the_skeleton(forecast.span.point, starts)
+    return replace(
+        forecast,
+        span=forecast.span.moved(Span.around(point, more, less)),
+        basis=f"{forecast.basis}; {_REPLAYED}",
+    )
+
+
+def _as_the_skeleton(time_s: float, starts: OverheadTime) -> tuple[float, float, float]:
+    """`time_s` x the skeleton's ratio, and with a quarter more or less of it as an exponent."""
+    if not starts.base_s or not starts.target_s:
+        return time_s, time_s, time_s
+    ratio = starts.target_s / starts.base_s
+    return time_s * ratio, time_s * ratio**1.25, time_s * ratio**0.75
+
+
+def slower_than_skeleton(splits: PhaseSplits, phase: Phase, kernels: KernelTimes) -> float:
+    """How many times longer the base's own small groups take than those of its skeleton.
+
+    They hardly do more than start their ops, in the step as in the skeleton: what makes them slower
+    there makes the starts of products slower too.
+    """
+    pairs = [
+        (split.time_s, known.base_s)
+        for group, split in splits.center.groups.items()
+        if group not in PROJECTIONS and (known := kernels.overhead(phase, group)) is not None
+    ]
+    measured_s = sum(base_s for _, base_s in pairs)
+    return sum(time_s for time_s, _ in pairs) / measured_s if measured_s else 1.0
 
 
 def guessed_starts(
@@ -68,8 +102,11 @@ def forecast_host(
         )
     if not change:
         return Forecast(Span.exactly(host_s), "as it is")
-    if kernels.knows_overheads(phase):
-        saved_s = kernels.saved_s(phase, None)
+    starts = kernels.overhead(phase, None)
+    if starts is not None and kernels.knows_overheads_by_group(phase):
+        return Forecast(Span.around(*_as_the_skeleton(host_s, starts)), _REPLAYED)
+    if starts is not None:
+        saved_s = starts.base_s - starts.target_s
         return Forecast(Span.around(host_s - saved_s, host_s - saved_s / 2), _REPLAYED)
     if change > 0:
         return Forecast(Span(host_s / 2, 0.0, host_s), f"{_REPLAYED}, half assumed", False)

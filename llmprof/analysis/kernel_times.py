@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from llmprof.schema.cost import OpGroup, Phase
-from llmprof.schema.prediction import KernelBenchmarks, KernelTime
+from llmprof.schema.prediction import KernelBenchmarks, KernelTime, OverheadTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,23 +12,25 @@ class KernelTimes:
     """Microbenchmarks by phase and op group; those taken beside the run go before cached ones."""
 
     kernels: dict[tuple[Phase, OpGroup], KernelTime] = field(default_factory=dict)
-    overhead_s: dict[tuple[Phase, OpGroup | None], float] = field(default_factory=dict)
-    """What starting the ops of a group costs less in the target than in the base."""
+    overheads: dict[tuple[Phase, OpGroup | None], OverheadTime] = field(default_factory=dict)
+    """What starting the ops of a group costs. Of no group: what lies between them, or the whole step
+    where nothing else of its phase is known."""
 
     @classmethod
     def of(cls, benchmarks: KernelBenchmarks, cached: Iterable[KernelTime] = ()) -> "KernelTimes":
         return cls(
             kernels={(one.phase, one.group): one for one in (*cached, *benchmarks.kernels)},
-            overhead_s={
-                (one.phase, one.group): one.base_s - one.target_s for one in benchmarks.overheads
-            },
+            overheads={(one.phase, one.group): one for one in benchmarks.overheads},
         )
 
     def of_group(self, phase: Phase, group: OpGroup) -> KernelTime | None:
         return self.kernels.get((phase, group))
 
-    def saved_s(self, phase: Phase, group: OpGroup | None) -> float:
-        return self.overhead_s.get((phase, group), 0.0)
+    def overhead(self, phase: Phase, group: OpGroup | None) -> OverheadTime | None:
+        return self.overheads.get((phase, group))
 
     def knows_overheads(self, phase: Phase) -> bool:
-        return any(one == phase for one, _ in self.overhead_s)
+        return any(one == phase for one, _ in self.overheads)
+
+    def knows_overheads_by_group(self, phase: Phase) -> bool:
+        return any(one == phase and group is not None for one, group in self.overheads)

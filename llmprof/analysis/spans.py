@@ -34,6 +34,10 @@ class Span:
             self.point + math.hypot(self.high - self.point, self.point * relative),
         )
 
+    def moved(self, to: "Span") -> "Span":
+        """To where `to` is, with the bounds of both errors, which add up."""
+        return Span(to.point, to.low - (self.point - self.low), to.high + (self.high - self.point))
+
     def beyond(self, other: "Span") -> "Span":
         """What this forecast changes of `other`: bounds are those of one and the same error."""
         return Span(self.point - other.point, self.low - other.low, self.high - other.high)

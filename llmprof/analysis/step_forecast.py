@@ -10,6 +10,7 @@ from llmprof.analysis.host_forecast import (
     guessed_starts,
     hidden_host,
     replays,
+    slower_than_skeleton,
     start_cost_s,
     without_starts,
 )
@@ -180,7 +181,10 @@ def _started(
         return forecast
     if basis.kernels.knows_overheads(phase):
         timed = basis.kernels.of_group(phase, group) is not None and group in IN_THE_SKELETON
-        return forecast if timed else without_starts(group, forecast, phase, basis.kernels)
+        if timed:
+            return forecast
+        slower = slower_than_skeleton(basis.cases[phase].splits, phase, basis.kernels)
+        return without_starts(group, forecast, basis.kernels.overhead(phase, group), slower)
     ops = basis.cases[phase].work.fixed_cost.ops or {}
     cost_s = start_cost_s(basis.small_ops, phase, ops)
     return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)

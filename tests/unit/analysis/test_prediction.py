@@ -140,19 +140,28 @@ def test_cached_skinny_roofs_make_it_tier_c() -> None:
     assert one.predicted_s.point / one.base_s == pytest.approx((34 / 64) * 20 / 17, rel=1e-3)
 
 
-def test_replayed_steps_save_what_starting_was_measured_to_cost() -> None:
-    overheads = (
-        OverheadTime(phase=Phase.DECODE, group=None, base_s=0.3e-3, target_s=0.1e-3),
-        OverheadTime(phase=Phase.DECODE, group=OpGroup.NORM, base_s=0.2e-3, target_s=0.1e-3),
-    )
+def test_replayed_steps_change_as_their_skeleton_does() -> None:
+    """Small groups and the host by its ratio, products by what it saves, scaled by the small groups."""
+    skeleton = {
+        None: (0.3e-3, 0.1e-3),
+        OpGroup.NORM: (0.2e-3, 0.1e-3),
+        OpGroup.DOWN_PROJECTION: (0.15e-3, 0.05e-3),
+    }
+    overheads = [
+        OverheadTime(phase=Phase.DECODE, group=group, base_s=base_s, target_s=target_s)
+        for group, (base_s, target_s) in skeleton.items()
+    ]
     found = predict(
         BASE,
         _settings("execution.mode=compiled"),
-        benchmarks=KernelBenchmarks(overheads=overheads),
+        benchmarks=KernelBenchmarks(overheads=tuple(overheads)),
     )
     phase = _phase(found)
     assert phase.base_step_s is not None
-    assert phase.step_s.point == pytest.approx(phase.base_step_s.point - 0.3e-3)
+    before = {one.group: one.base_s or 0.0 for one in phase.groups}
+    saved_s = before[None] * 2 / 3 + before[OpGroup.NORM] / 2
+    saved_s += 0.1e-3 * before[OpGroup.NORM] / 0.2e-3
+    assert phase.step_s.point == pytest.approx(phase.base_step_s.point - saved_s)
     prefill = _phase(found, Phase.PREFILL)
     assert prefill.base_step_s is not None
     assert prefill.step_s.point == pytest.approx(prefill.base_step_s.point)
