@@ -1,5 +1,6 @@
 """One step under other settings: the ledger recomputed, group by group."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -218,9 +219,9 @@ def _whole(one: SplitCase, device: Span, host: Forecast, change: int) -> tuple[S
 
 
 def _noise(case: PhaseCase) -> float:
-    """What the base's own interval leaves open, relative: the target will be measured as well as it."""
+    """What two measurements leave open, relative: the base's own, and the target's, which will be as good."""
     step_s = case.measurement.step_s
-    return (step_s.high - step_s.low) / 2 / step_s.point
+    return math.sqrt(2) * (step_s.high - step_s.low) / 2 / step_s.point
 
 
 def forecast_split(

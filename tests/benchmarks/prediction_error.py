@@ -41,7 +41,7 @@ from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
 from llmprof.store.settings_file import changed_settings, load_settings
 
-MODELS = ("smollm2-135m-instruct", "qwen2.5-0.5b")
+MODELS = ("smollm2-135m-instruct", "qwen3-0.6b")
 """The second has random weights: they take as long as any others."""
 INSTALLED = "smollm2-135m-instruct"
 USUAL = "workload.prompt_tokens=256 workload.output_tokens=24"
