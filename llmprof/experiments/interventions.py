@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from llmprof.engine.engine import Engine
 from llmprof.engine.execution import make_runner
 from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.experiments.intervention_bench import InterventionBench, Steps, torch_threads
+from llmprof.instruments.hold_back import hold_back
 from llmprof.instruments.injection import HostSleep, QueueAhead
 from llmprof.schema.ceilings import CeilingReading
 from llmprof.schema.cost import Phase
@@ -20,8 +19,6 @@ SLEEP_SHARE = 0.30
 """Of a decode step: far beyond the margin of a forecast."""
 LEAST_SLEEP_S = 0.001
 LONGER_CONTEXT = 4
-_FASTEST_CLOCK_HZ = 2.5e9
-"""Above that of GPUs on sale, so that a device held back by cycles is held back long enough."""
 _HOLD_BACK = 1.5
 """Times the host's time to enqueue a step."""
 
@@ -150,13 +147,8 @@ def queue_ahead(bench: InterventionBench) -> list[Intervention]:
         return _skipped(kind, change, "a CPU has no queue: the host does the work itself")
     if enqueue_s is None:
         return _skipped(kind, change, "nothing is decoded")
-    cycles = int(_HOLD_BACK * enqueue_s * _FASTEST_CLOCK_HZ)
-
-    def hold_back() -> None:
-        with torch.cuda.device(bench.device):
-            torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
-
-    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold_back), device_only=True)
+    hold = hold_back(bench.device, _HOLD_BACK * enqueue_s)
+    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold), device_only=True)
     return _made(kind, change, bench.in_turn(bench.arm(), queued), phases=(Phase.DECODE,))
 
 

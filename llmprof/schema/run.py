@@ -165,6 +165,9 @@ class Round(Record):
     steps: tuple[StepSample, ...]
     contention: Contention
     telemetry: DeviceTelemetry | None = None
+    held_back: bool = False
+    """A device was held back before each step until the host had enqueued all of it: its times are
+    those of kernels back to back, without any wait for the host."""
     requests: tuple[RequestSample, ...] = ()
     """In the order of the trace; empty for work of a fixed shape."""
     events: tuple[ServingEvent, ...] = ()
