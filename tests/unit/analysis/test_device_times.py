@@ -32,9 +32,9 @@ def record(host_s: float, device_s: float, *, alone_s: float | None = None) -> R
 
 
 def ledger(made: RunRecord) -> Ledger:
-    (phase,) = build_report(made).phases
-    assert phase.ledger is not None
-    return phase.ledger
+    (found,) = build_report(made).ledgers
+    assert found.phase is Phase.DECODE
+    return found
 
 
 def parts(made: RunRecord) -> dict[Part, float]:
