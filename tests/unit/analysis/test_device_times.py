@@ -7,7 +7,8 @@ from llmprof.analysis.report import build_report
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
 from llmprof.schema.ledger import Ledger, Part
 from llmprof.schema.run import RunRecord
-from tests.records import READ_BYTES_PER_S, OpPlan, PhasePlan, a_run_record
+from tests.records import OpPlan, PhasePlan, a_run_record
+from tests.step_plans import READ_BYTES_PER_S
 
 KERNELS_S = 0.006
 
