@@ -123,10 +123,28 @@ def _of_smallest_kernel(device: str) -> FixedCost:
         for _ in range(_LAUNCHES):
             one.add_(1.0)
 
-    launch_many()
-    times_s = [stopwatch.time_s(launch_many) / _LAUNCHES for _ in range(_GPU_REPEATS)]
+    times_s = _seconds_per_launch(launch_many, stopwatch)
+    graph = _captured(launch_many)
     return FixedCost(
         alpha_s=statistics.median(times_s),
         spread=Rates(tuple(times_s)).spread,
         method=f"one-element kernel, {_LAUNCHES} back to back in a stream",
+        graph_s=None if graph is None else statistics.median(_seconds_per_launch(graph, stopwatch)),
     )
+
+
+def _seconds_per_launch(launch_many: Call, stopwatch: Stopwatch) -> list[float]:
+    """Of each repeat, after one that does not count."""
+    launch_many()
+    return [stopwatch.time_s(launch_many) / _LAUNCHES for _ in range(_GPU_REPEATS)]
+
+
+def _captured(launch_many: Call) -> Call | None:
+    """The launches as one CUDA graph; None where torch cannot capture them."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            launch_many()
+    except RuntimeError:
+        return None
+    return graph.replay

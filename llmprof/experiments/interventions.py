@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from llmprof.engine.engine import Engine
@@ -10,6 +11,7 @@ from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.experiments.intervention_bench import InterventionBench, Steps, torch_threads
 from llmprof.instruments.hold_back import hold_back
 from llmprof.instruments.injection import HostSleep, QueueAhead
+from llmprof.instruments.sm_partition import SmPartition, half_of
 from llmprof.schema.ceilings import CeilingReading
 from llmprof.schema.cost import Phase
 from llmprof.schema.intervention import Intervention, InterventionKind
@@ -44,16 +46,42 @@ def fewer_threads(bench: InterventionBench) -> list[Intervention]:
         return _skipped(kind, change, "threads of the host are no part of the GPU")
     if bench.threads < 2:
         return _skipped(kind, change, "there is only one")
+    return _smaller_device(bench, kind, change, lambda: torch_threads(fewer))
+
+
+def fewer_sms(bench: InterventionBench) -> list[Intervention]:
+    """As fewer threads, on a GPU: half of its multiprocessors reach more than half of its memory."""
+    kind, gpu = InterventionKind.FEWER_SMS, bench.record.environment.gpu
+    if gpu is None:
+        return _skipped(kind, "a part of the multiprocessors", "a CPU has none")
+    fewer = half_of(gpu.multiprocessors)
+    change = f"{fewer} of {gpu.multiprocessors} multiprocessors"
+    if bench.config.execution.mode is not ExecutionMode.EAGER:
+        return _skipped(kind, change, "a graph keeps the multiprocessors that it was captured on")
+    try:
+        partition = SmPartition(bench.device, fewer)
+        return _smaller_device(bench, kind, change, partition.entered)
+    except RuntimeError as error:  # the API is in beta
+        return _skipped(kind, change, str(error).partition("\n")[0])
+
+
+def _smaller_device(
+    bench: InterventionBench,
+    kind: InterventionKind,
+    change: str,
+    smaller: Callable[[], AbstractContextManager[None]],
+) -> list[Intervention]:
+    """Steps and readings of the whole device and inside `smaller`, in turn."""
     base = bench.arm()
     live_base = bench.live(base.needs)
-    with torch_threads(fewer):
+    with smaller():
         changed = bench.arm()
         live_changed = bench.live(changed.needs)
     pairs: list[tuple[Steps, Steps]] = []
     readings: list[tuple[CeilingReading, CeilingReading]] = []
     for _ in range(bench.pairs):
         read, steps = live_base.read(0.0), base.run()
-        with torch_threads(fewer):
+        with smaller():
             readings.append((read, live_changed.read(0.0)))
             pairs.append((steps, changed.run()))
     before, after = zip(*readings, strict=True)
@@ -159,6 +187,7 @@ INTERVENTIONS: dict[InterventionKind, Callable[[InterventionBench], list[Interve
     InterventionKind.FEWER_THREADS: fewer_threads,
     InterventionKind.LONGER_CONTEXT: longer_context,
     InterventionKind.CACHE_RESIDENT: cache_resident,
+    InterventionKind.FEWER_SMS: fewer_sms,
 }
 
 

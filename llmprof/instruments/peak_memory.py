@@ -14,7 +14,7 @@ def forget_peak_memory(device: str) -> None:
     if device.startswith("cuda"):
         import torch
 
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         torch.cuda.reset_peak_memory_stats(device)
 
 

@@ -65,6 +65,9 @@ class FixedCost(Record):
     """What a parallel region adds to an op: handing nothing to the threads of torch's pool, which still
     spin from the region before, and waiting for them. No part of `alpha_s`. None on a GPU, with one
     thread, or where torch's threads cannot be reached."""
+    graph_s: NonNegativeFloat | None = None
+    """The same kernels inside a CUDA graph, whose steps start them faster than a stream does. None on a
+    CPU, in older files, and where torch captured none."""
 
 
 class SkinnyCeiling(Record):

@@ -80,7 +80,6 @@ _ON_CPU: Final = (
     Cell("base"),
     Cell("compiled", {"execution.mode": "compiled"}),
     Cell("fp8", {"weights.quantization": "fp8"}, "quantized"),
-    Cell("int4", {"weights.quantization": "int4"}, "quantized"),
 )
 """A dry run: enough to see that every path of the check works."""
 

@@ -44,12 +44,12 @@ def main(case: str, device: str, model: str, folder: Path) -> None:
     on_gpu = device != "cpu"
     if on_gpu:
         torch.cuda.synchronize()
-        torch.cuda.profiler.start()
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
     for _ in range(STEPS):
         engine.step(batch, sampler, probe)
     if on_gpu:
         torch.cuda.synchronize()
-        torch.cuda.profiler.stop()
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
     sequence = SequenceShape(count=work.batch, new_tokens=1, cached_tokens=first)
     shape = StepShape(phase=Phase.DECODE, sequences=(sequence,), logit_rows=work.batch)
     cost = step_cost(engine.model, engine.manifest, shape, cost_options(engine, config))
@@ -57,4 +57,5 @@ def main(case: str, device: str, model: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]))
+    case, device, model, folder = sys.argv[1:]
+    main(case, device, model, Path(folder))

@@ -3,7 +3,7 @@
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ def write_summary(folder: Path, about: dict[str, Any], outcomes: Sequence[Outcom
     """Write summary.md, summary.json and report.html; the text of the summary."""
     found = read_found(folder)
     shown = figures(found)
+    if about["dry_run"]:
+        shown = tuple(replace(one, met=None, words="a dry run on a CPU") for one in shown)
     document = {
         **about,
         "parts": [asdict(one) for one in outcomes],
