@@ -21,7 +21,8 @@ DEVICE = "cuda:0"
 
 def config(**groups: Any) -> RunConfig:
     weights = {"source": "random", "dtype": "fp32"}
-    return settings(device=DEVICE, **{"weights": weights, **groups})
+    made = settings(**{"weights": weights, **groups})
+    return made.model_copy(update={"device": DEVICE})
 
 
 def load(wanted: RunConfig) -> Engine:
@@ -73,12 +74,12 @@ def test_decode_steps_never_wait_for_the_device(layout: str) -> None:
     sampler, probe = GreedySampler(), NullProbe()
     engine.step(batch, sampler, probe)
     engine.step(batch, sampler, probe)
-    torch.cuda.set_sync_debug_mode("error")  # type: ignore[no-untyped-call]
+    torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(36):
             engine.step(batch, sampler, probe)
     finally:
-        torch.cuda.set_sync_debug_mode("default")  # type: ignore[no-untyped-call]
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_half_precision_is_finite() -> None:

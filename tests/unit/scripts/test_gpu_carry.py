@@ -1,3 +1,4 @@
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ def test_only_what_is_missing_or_older_is_taken(
 ) -> None:
     def version(name: str) -> str:
         if here is None:
-            raise carry.importlib.metadata.PackageNotFoundError(name)
+            raise importlib.metadata.PackageNotFoundError(name)
         return here
 
-    monkeypatch.setattr(carry.importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
     folder = tmp_path / carry.FOLDER
     folder.mkdir()
     wheel = folder / f"pydantic-{carried}-py3-none-any.whl"

@@ -51,5 +51,5 @@ def test_a_process_that_hangs_is_ended_with_its_own_children(tmp_path: Path) -> 
 
 
 def test_the_last_line_of_the_log_comes_back(tmp_path: Path) -> None:
-    code = "import sys; print('one'); sys.exit('two')"
+    code = "import sys; print('one', flush=True); sys.exit('two')"
     assert run_process([sys.executable, "-c", code], 60.0, tmp_path / "log", {}) == (1, "two")
