@@ -12,7 +12,7 @@ CELLS: Final = "cells-"
 _SECONDS_OF_CELLS: Final = {"decode": 60.0, "quantized": 60.0, "size": 100.0, "prefill": 50.0}
 
 
-_DRY_S: Final = 300.0
+_DRY_S: Final = 1800.0
 """A dry run has no budget of its own per part: a busy machine may take long for little."""
 
 
