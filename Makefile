@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INDEX_FLAG := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
-.PHONY: help env demo test lint typecheck imports unit reports clean
+.PHONY: help env demo test lint typecheck imports unit reports gpu-wheels gpu-check clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -43,6 +43,14 @@ unit: env
 
 reports: env ## render every page of reports/ again from its documents, and their index
 	$(BIN)/python scripts/render_reports.py
+
+gpu-wheels: ## download what a GPU machine without a package index lacks beside torch, into .gpu-wheels
+	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
+	  --implementation cp --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+	  --platform manylinux2014_x86_64 -c constraints.txt -d .gpu-wheels -r scripts/gpu/wheels.txt
+
+gpu-check: ## everything that only a GPU can show, with this machine's Python and torch (8 minutes)
+	$(PYTHON) scripts/gpu_check.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

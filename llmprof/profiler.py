@@ -13,7 +13,7 @@ from llmprof.engine.probe import Probe
 from llmprof.engine.unused_settings import check_all_used
 from llmprof.engine.workload import Workload
 from llmprof.instruments.host_memory import host_memory
-from llmprof.instruments.peak_memory import peak_memory_bytes
+from llmprof.instruments.peak_memory import forget_peak_memory, peak_memory_bytes
 from llmprof.instruments.snapshot import resolve_threads, snapshot
 from llmprof.schema.run import (
     RunRecord,
@@ -48,6 +48,7 @@ def profile(
     check_all_used(config)
     device = resolve_device(config.device)
     threads = resolve_threads(config.execution.threads)
+    forget_peak_memory(device)
     progress.note(f"loading {config.model} on {device}")
     source = resolve_model(config.model, weights=config.weights.source)
     engine = Engine.load(

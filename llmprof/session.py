@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from llmprof import units
 from llmprof.analysis.settling import has_settled, phase_medians, steady_step_s
 from llmprof.ceilings.live import LiveCeilings
+from llmprof.engine.capabilities import serves_requests
 from llmprof.engine.kernels.launch import observed_calls
 from llmprof.engine.probe import Probe, wants_ops
 from llmprof.engine.workload import StepUse, Workload
@@ -15,6 +16,8 @@ from llmprof.errors import MeasurementFailedError
 from llmprof.instruments.canary import Canary
 from llmprof.instruments.clock import HostClock, device_timer
 from llmprof.instruments.contention import ContentionMeter
+from llmprof.instruments.hold_back import hold_back, seconds_to_enqueue
+from llmprof.instruments.injection import QueueAhead
 from llmprof.instruments.nvml import NvmlSession, open_nvml
 from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
@@ -43,6 +46,10 @@ _UNOBSERVED = nullcontext()
 
 Injection = Callable[[Probe], Probe]
 """Wraps the observer of every round to add a known cost: the test of the ledger itself."""
+
+
+def _as_it_is(probe: Probe) -> Probe:
+    return probe
 
 
 @dataclass
@@ -169,10 +176,20 @@ class Session:
         return round_.after or before
 
     def _grouped_round(self, index: int, before: CeilingReading) -> CeilingReading:
+        """Kernels back to back where a device runs behind the host: no group waits for a launch."""
         tracer = GroupTracer(self.clock, self.timer, self.origin_ns)
-        round_ = self._round(index, before, tracer)
-        self.grouped.append(round_)
+        hold = self._hold_back()
+        wrap: Injection = (lambda probe: QueueAhead(probe, hold)) if hold else _as_it_is
+        round_ = self._round(index, before, tracer, wrap=wrap)
+        self.grouped.append(round_.model_copy(update={"held_back": hold is not None}))
         return round_.after or before
+
+    def _hold_back(self) -> Callable[[], None] | None:
+        """None on a CPU, and for requests: what arrives in the meantime would change the batches."""
+        if self.timer is None or serves_requests(self.config):
+            return None
+        steps = [step for one in self.rounds[-1:] for step in one.steps]
+        return hold_back(self.environment.device, seconds_to_enqueue(steps))
 
     def _round(
         self,
@@ -180,12 +197,13 @@ class Session:
         before: CeilingReading,
         tracer: StepTracer | Timeline,
         around: AbstractContextManager[object] = _UNOBSERVED,
+        wrap: Injection = _as_it_is,
     ) -> Round:
         if isinstance(self.nvml, NvmlSession):
             self.nvml.start()
         self.meter.start()
         with around:
-            self._run(tracer)
+            self._run(wrap(tracer))
         contention = self.meter.stop()
         telemetry = self.nvml.read() if isinstance(self.nvml, NvmlSession) else None
         details = self.workload.round_details()

@@ -18,8 +18,12 @@ class GroupFixedCost:
     """Operators that torch dispatched per group; None without a counting pass."""
 
     @classmethod
-    def of(cls, measured: FixedCost, ops: Mapping[OpGroup, int] | None) -> "GroupFixedCost":
-        return cls(alpha_s=measured.alpha_s, spread=measured.spread, ops=ops)
+    def of(
+        cls, measured: FixedCost, ops: Mapping[OpGroup, int] | None, *, in_graph: bool = False
+    ) -> "GroupFixedCost":
+        """`in_graph`: of a step that is one CUDA graph, where that was measured."""
+        alpha_s = measured.graph_s if in_graph else None
+        return cls(measured.alpha_s if alpha_s is None else alpha_s, measured.spread, ops)
 
     def group_s(self, group: OpGroup, calls: int) -> float:
         """Alpha x ops; without a counting pass each of the group's calls counts as one."""

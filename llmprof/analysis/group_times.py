@@ -20,6 +20,8 @@ class GroupedStep:
     group_s: Mapping[OpGroup, float]
     outside_s: float
     """Of the step (where there is a device clock: of its device time) outside every group."""
+    back_to_back_s: float | None = None
+    """The step's kernels alone on a device that was held back until all were enqueued."""
 
     @property
     def inside_s(self) -> float:
@@ -34,7 +36,8 @@ def grouped_steps(
     for one in rounds:
         samples = [sample for sample in steps_of(one, phase) if sample.groups]
         if samples:
-            found.append(_median_step([_corrected(sample, own_cost) for sample in samples]))
+            steps = [_corrected(sample, own_cost, one.held_back) for sample in samples]
+            found.append(_median_step(steps))
     return tuple(found)
 
 
@@ -48,7 +51,7 @@ def middle(steps: Sequence[GroupedStep]) -> GroupedStep:
     return _median_step(steps)
 
 
-def _corrected(sample: StepSample, own_cost: OwnCost) -> GroupedStep:
+def _corrected(sample: StepSample, own_cost: OwnCost, held_back: bool) -> GroupedStep:
     """One step without the tracer: a pair of hooks costs the step more than its group.
 
     On the device's clock nothing is taken out: its marks lie between the kernels.
@@ -64,6 +67,7 @@ def _corrected(sample: StepSample, own_cost: OwnCost) -> GroupedStep:
         step_s=step_s,
         group_s=group_s,
         outside_s=inner_s - sum(group_s.values()),
+        back_to_back_s=sample.device_s if held_back else None,
     )
 
 
@@ -76,7 +80,13 @@ def _median_step(steps: Sequence[GroupedStep]) -> GroupedStep:
             group: _median(step.group_s.get(group, 0.0) for step in steps) for group in groups
         },
         outside_s=_median(step.outside_s for step in steps),
+        back_to_back_s=_median_of_known([step.back_to_back_s for step in steps]),
     )
+
+
+def _median_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _median(known) if len(known) == len(values) else None
 
 
 def _median(values: Iterable[float]) -> float:

@@ -118,7 +118,7 @@ def _host_sleep(ledger: Ledger, one: Intervention) -> Forecast:
     return Forecast(1 + sticks_out, 1 + sticks_out, rival=1 + added)
 
 
-def _fewer_threads(ledger: Ledger, one: Intervention) -> Forecast:
+def _smaller_device(ledger: Ledger, one: Intervention) -> Forecast:
     """Each side follows its own roof; the rival follows the other one."""
     slower_memory = _fall(one, lambda reading: reading.read_bytes_per_s)
     slower_compute = _fall(one, lambda reading: reading.matmul_flops_per_s)
@@ -167,7 +167,8 @@ def _has_device_clock(ledger: Ledger) -> bool:
 
 _FORECASTS: Mapping[InterventionKind, Callable[[Ledger, Intervention], Forecast]] = {
     InterventionKind.HOST_SLEEP: _host_sleep,
-    InterventionKind.FEWER_THREADS: _fewer_threads,
+    InterventionKind.FEWER_THREADS: _smaller_device,
+    InterventionKind.FEWER_SMS: _smaller_device,
     InterventionKind.LONGER_CONTEXT: _longer_context,
     InterventionKind.CACHE_RESIDENT: _cache_resident,
     InterventionKind.REPLAY: _replay,

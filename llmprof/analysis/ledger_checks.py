@@ -8,7 +8,7 @@ from llmprof.analysis.limits import MIN_CONFIDENCE, SATURATED, answers, is_firm
 from llmprof.analysis.phase_case import PhaseCase, unmapped_fraction
 from llmprof.analysis.rates import dtypes_without_ceiling, median_disagreement
 from llmprof.analysis.sentences import LIMIT_WORDS
-from llmprof.analysis.splits import PhaseSplits
+from llmprof.analysis.splits import RUN_AHEAD, PhaseSplits
 from llmprof.analysis.step_split import StepSplit
 from llmprof.analysis.step_work import counted_step
 from llmprof.schema.ceilings import CeilingReading
@@ -25,8 +25,6 @@ MAX_GROUP_FRACTION = 1.05
 """Of the matmul ceiling: a product a little faster than the best shape of the probe is no error."""
 MIN_JUDGED_SHARE = 0.05
 """Of the step: a smaller group that is counted wrong cannot turn the answer."""
-RUN_AHEAD = 0.80
-"""Host time over device time of a step below which the device surely had its work queued."""
 
 
 def ledger_checks(
@@ -148,9 +146,12 @@ def _device_did_not_wait(
     """The device's clock runs from event to event, and on while the device waits for the host.
 
     Its time is that of its kernels only where the host ran ahead, or where a link was so busy that
-    there was no room for waiting. A host that limits needs no such proof.
+    there was no room for waiting. A host that limits needs no such proof, nor do times of a device
+    that was held back until each step was enqueued.
     """
     if splits.device_s is None or splits.enqueue_s is None or limit == Limit.HOST:
+        return
+    if splits.back_to_back:
         return
     ahead = splits.enqueue_s / splits.device_s
     if ahead <= RUN_AHEAD:

@@ -81,7 +81,8 @@ def _bytes_by_part(op: OpCost, cache_bytes: int | None) -> dict[Part, float]:
 
 def _handed_on(traffic: ByteTraffic) -> float:
     """What one op writes and the next one reads."""
-    return traffic.activations + traffic.scores + traffic.logits + traffic.copies
+    working = traffic.activations + traffic.scores + traffic.logits
+    return working + traffic.copies + traffic.padding
 
 
 def roof_bytes(ops: Iterable[OpCost], cache_bytes: int | None) -> float:

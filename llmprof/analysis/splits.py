@@ -13,6 +13,9 @@ from llmprof.schema.cost import Phase
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.run import Round, RunRecord
 
+RUN_AHEAD = 0.80
+"""Host time over device time of a step below which the device surely had its work queued."""
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseSplits:
@@ -28,11 +31,13 @@ class PhaseSplits:
     num_independent: int
     """Rounds of the pass that has fewer: the group times of one may serve several."""
     grouped_scale: float
-    """Clean step over grouped step."""
+    """Clean step over grouped step; kernels over kernels where the grouped ones ran back to back."""
     device_s: float | None
     """Device time of a step; None without a device clock, as the next one."""
     enqueue_s: float | None
     """Host time of a step that runs under the device."""
+    back_to_back: bool
+    """The groups' times hold no wait for the host."""
 
     def estimate(self, quantity: Callable[[StepSplit], float]) -> Estimate:
         """`quantity` at the center; what readings and alpha leave open widens its interval."""
@@ -69,16 +74,39 @@ def split_phase(
     center, work = middle(grouped), work.at(rates)
     step_s = median(step.step_s for step in steps)
     device_s = _median_device_s(steps)
+    enqueue_s = None if device_s is None else median(step.host_s for step in steps)
+    kernels_s = _kernels_s(device_s, enqueue_s, center)
     return PhaseSplits(
         work=work,
-        center=split_step(step_s, device_s, center, work, rates),
+        center=split_step(step_s, kernels_s, center, work, rates),
         rounds=judged,
         num_grouped=len(grouped),
         num_independent=min(len(judged), len(grouped)),
-        grouped_scale=step_s / center.step_s,
+        grouped_scale=_scale(step_s, kernels_s, center),
         device_s=device_s,
-        enqueue_s=None if device_s is None else median(step.host_s for step in steps),
+        enqueue_s=enqueue_s,
+        back_to_back=center.back_to_back_s is not None,
     )
+
+
+def _kernels_s(
+    device_s: float | None, enqueue_s: float | None, grouped: GroupedStep
+) -> float | None:
+    """Device time of a clean step without its waits for the host, where the grouped pass tells it.
+
+    A host that surely ran ahead made nobody wait: then the clean time itself is the better one, since
+    a device that was held back has rested, and may run at a higher clock.
+    """
+    alone_s = grouped.back_to_back_s
+    if device_s is None or enqueue_s is None or alone_s is None:
+        return device_s
+    return device_s if enqueue_s <= RUN_AHEAD * device_s else min(device_s, alone_s)
+
+
+def _scale(step_s: float, kernels_s: float | None, grouped: GroupedStep) -> float:
+    if kernels_s is None or grouped.back_to_back_s is None:
+        return step_s / grouped.step_s
+    return kernels_s / grouped.back_to_back_s
 
 
 def _round_splits(
@@ -88,8 +116,9 @@ def _round_splits(
     if rates is None:
         return ()
     neighbour = nearest(grouped, step.round.steps[0].start_s)
+    kernels_s = _kernels_s(step.device_s, step.host_s, neighbour)
     return tuple(
-        split_step(step.step_s, step.device_s, neighbour, one, at)
+        split_step(step.step_s, kernels_s, neighbour, one, at)
         for at in rates.variants
         for one in work.at(at).variants
     )

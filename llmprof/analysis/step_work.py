@@ -12,6 +12,7 @@ from llmprof.costs.step import step_cost
 from llmprof.errors import InputError
 from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.run import CountedStep, Round, RunRecord
+from llmprof.schema.settings import ExecutionMode
 
 
 def median_step_work(record: RunRecord, rounds: Sequence[Round], phase: Phase) -> StepWork | None:
@@ -21,10 +22,13 @@ def median_step_work(record: RunRecord, rounds: Sequence[Round], phase: Phase) -
     if cost is None:
         return None
     counted = counted_step(record, shape)
+    graphs = record.settings.execution.mode is ExecutionMode.CUDA_GRAPH
     return StepWork(
         cost=cost,
         fixed_cost=GroupFixedCost.of(
-            record.ceilings.fixed_cost, None if counted is None else _ops_by_group(counted)
+            record.ceilings.fixed_cost,
+            None if counted is None else _ops_by_group(counted),
+            in_graph=graphs and phase is Phase.DECODE,
         ),
         cache_bytes=last_level_cache_bytes(record.environment, record.ceilings.bandwidth),
     )
@@ -66,6 +70,7 @@ def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
         head_dim=record.model.head_dim,
         kv_access=record.engine.kv_access,
         packed_rows=record.engine.packed_rows,
+        row_buckets=record.engine.row_buckets,
         experts_read=record.engine.experts_read,
     )
     try:

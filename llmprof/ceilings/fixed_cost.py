@@ -57,7 +57,7 @@ def measure_fixed_cost(environment: Environment, device: str) -> FixedCost:
 
 
 class TinyOps:
-    """Alpha of a CPU, again and again in a few milliseconds."""
+    """Alpha of a CPU, again and again in a few milliseconds. (That of a GPU does not drift with neighbours.)"""
 
     def __init__(self) -> None:
         self._ops = _tiny_ops()
@@ -66,21 +66,6 @@ class TinyOps:
         """Of the cheapest kind, the median of its batches: what it costs now, not at best."""
         batches_s = _batches_s(self._ops, _LIVE_BATCHES)
         return min(statistics.median(times) for times in batches_s.values()) / _CALLS
-
-
-class SmallestKernel:
-    """Alpha of a GPU, likewise."""
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-
-    def read_s(self) -> float:
-        return _of_smallest_kernel(self._device).alpha_s
-
-
-def open_alpha(device: str) -> TinyOps | SmallestKernel:
-    """What live readings take alpha from."""
-    return TinyOps() if device == "cpu" else SmallestKernel(device)
 
 
 def _tiny_ops() -> dict[str, Call]:
@@ -157,10 +142,28 @@ def _of_smallest_kernel(device: str) -> FixedCost:
         for _ in range(_LAUNCHES):
             one.add_(1.0)
 
-    launch_many()
-    times_s = [stopwatch.time_s(launch_many) / _LAUNCHES for _ in range(_GPU_REPEATS)]
+    times_s = _seconds_per_launch(launch_many, stopwatch)
+    graph = _captured(launch_many)
     return FixedCost(
         alpha_s=statistics.median(times_s),
         spread=Rates(tuple(times_s)).spread,
         method=f"one-element kernel, {_LAUNCHES} back to back in a stream",
+        graph_s=None if graph is None else statistics.median(_seconds_per_launch(graph, stopwatch)),
     )
+
+
+def _seconds_per_launch(launch_many: Call, stopwatch: Stopwatch) -> list[float]:
+    """Of each repeat, after one that does not count."""
+    launch_many()
+    return [stopwatch.time_s(launch_many) / _LAUNCHES for _ in range(_GPU_REPEATS)]
+
+
+def _captured(launch_many: Call) -> Call | None:
+    """The launches as one CUDA graph; None where torch cannot capture them."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            launch_many()
+    except RuntimeError:
+        return None
+    return graph.replay

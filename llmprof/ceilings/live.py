@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from llmprof.ceilings.fixed_cost import open_alpha
+from llmprof.ceilings.fixed_cost import TinyOps
 from llmprof.ceilings.matmul import best_contenders
 from llmprof.ceilings.matmul_kernels import float32_precision, matmul_dtypes
 from llmprof.ceilings.memory_levels import level_of
@@ -82,7 +82,7 @@ class LiveCeilings:
                 known_flops_per_s=_known_rate(needs.compute_dtype, measured),
             )
             self._skinny = self._open_skinny(make_product)
-            self._alpha = open_alpha(self._device)
+            self._alpha = TinyOps() if self._device == "cpu" else None
 
     def read(self, time_s: float) -> CeilingReading:
         """One reading in 0.1 to 0.3 s; `time_s` is stamped on it (since the start of the run).
@@ -100,7 +100,7 @@ class LiveCeilings:
             self._pass_over_the_pool()
             reads = self._read_memory()
             matmuls, skinny = self._multiply(), self._read_skinny()
-            alpha_s = self._alpha.read_s()
+            alpha_s = None if self._alpha is None else self._alpha.read_s()
         reader, read_bytes_per_s = reads.winner(self._device)
         product, matmul_flops_per_s = matmuls.winner(self._device)
         return CeilingReading(

@@ -69,6 +69,8 @@ class CostOptions:
     floats first. None: always as they are."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of steps that ran; steps of other sizes read as many as independent choices would on average."""
+    row_buckets: tuple[int, ...] = ()
+    """Rows that decode steps are padded to; empty where they run as they are."""
 
 
 def options_from(
@@ -80,13 +82,14 @@ def options_from(
     kv_access: KvAccess | None = None,
     packed_rows: int | None = None,
     experts_read: tuple[ExpertsRead, ...] = (),
+    row_buckets: tuple[int, ...] = (),
 ) -> CostOptions:
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
     `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
-    cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows` and `experts_read`
-    are as the engine does it; by default nothing is gathered or unpacked, and tokens choose their
-    experts independently.
+    cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows`,
+    `experts_read` and `row_buckets` are as the engine does it; by default nothing is gathered,
+    unpacked or padded, and tokens choose their experts independently.
 
     Raises:
         CapabilityError: a dtype whose size is not known.
@@ -104,4 +107,5 @@ def options_from(
         kv_access=kv_access or KvAccess(),
         packed_rows=packed_rows,
         experts_read=experts_read,
+        row_buckets=row_buckets,
     )

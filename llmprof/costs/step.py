@@ -6,6 +6,7 @@ from llmprof.costs.groups import StoredWeights
 from llmprof.costs.layer import LayerCosts
 from llmprof.costs.ops import elementwise, linear, linear_flops, op_cost, unpacked_bytes
 from llmprof.costs.options import CostOptions
+from llmprof.costs.row_buckets import with_padding
 from llmprof.schema.cost import ByteTraffic, OpCost, StepCost, StepShape
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import KvLayout
@@ -33,7 +34,8 @@ def step_cost(
         *_layers(model, stored, shape, options),
         *_head(model, stored[None], shape, options),
     ]
-    return StepCost(shape=shape, ops=tuple(_merged(ops)))
+    cost = StepCost(shape=shape, ops=tuple(_merged(ops)))
+    return with_padding(cost, options.row_buckets)
 
 
 def _layers(

@@ -23,6 +23,7 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         kv_access=engine.kv_access,
         packed_rows=packed_rows(engine),
         experts_read=experts_read(engine),
+        row_buckets=engine.runner.row_buckets,
     )
 
 
@@ -44,8 +45,13 @@ def describe_engine(
     sampling_kernel: str,
     cache: KvCache,
     kv_bytes_used: int,
+    waits_for_tokens: bool,
 ) -> EngineDescription:
-    """Kernels by role for the steps that ran; how full the cache was the workload knows."""
+    """Kernels by role for the steps that ran; how full the cache was the workload knows.
+
+    `waits_for_tokens`: the host has each step's tokens before the next one starts.
+    """
+    synchronous = waits_for_tokens or engine.device == "cpu"
     return EngineDescription(
         name="llmprof reference engine",
         kernels={**_kernels(engine, tuple(shapes), cache), "sampling": sampling_kernel},
@@ -60,6 +66,8 @@ def describe_engine(
         kv_bytes_per_token=engine.kv_bytes_per_token,
         packed_rows=packed_rows(engine),
         experts_read=experts_read(engine),
+        row_buckets=engine.runner.row_buckets,
+        regime="synchronous" if synchronous else "run_ahead",
     )
 
 

@@ -17,6 +17,7 @@ from llmprof.engine.capabilities import (
     check_prompt,
     check_weights,
     check_workload,
+    serves_requests,
 )
 from llmprof.engine.dtypes import ComputeDtype, compute_dtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
@@ -106,7 +107,12 @@ class Engine:
             device=device,
             host_available_bytes=host_available_bytes,
         )
-        runner = make_runner(config.execution.mode, device=device, layout=config.kv_cache.layout)
+        runner = make_runner(
+            config.execution.mode,
+            device=device,
+            layout=config.kv_cache.layout,
+            most_sequences=config.batching.max_sequences if serves_requests(config) else None,
+        )
         torch.set_num_threads(threads)
         rules = score_rules(source.config)
         attention = make_attention(config.attention.kind, device, rules)
@@ -168,6 +174,7 @@ class Engine:
             kv_dtype=self.kv_dtype,
             dtype=self.dtype.torch,
             device=self.device,
+            scratch=bool(self.runner.row_buckets),
         )
 
     @torch.inference_mode()

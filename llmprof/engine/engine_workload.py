@@ -80,6 +80,7 @@ class EngineWorkload:
             sampling_kernel=self._sampler.kernel,
             cache=cache,
             kv_bytes_used=int(cached_at_end * cache.bytes_per_token),
+            waits_for_tokens=False,
         )
 
     def _use(self, shape: StepShape) -> StepUse:

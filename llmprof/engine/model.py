@@ -58,7 +58,7 @@ class Decoder:
         x = self.embedding.rows(ids)
         if self.config.embedding_scale != 1.0:
             # as the models are trained, the factor is rounded to the dtype of the table
-            x.mul_(x.new_tensor(self.config.embedding_scale).item())
+            x.mul_(torch.tensor(self.config.embedding_scale, dtype=x.dtype).item())
         return x
 
     def forward(

@@ -109,6 +109,7 @@ class ServingWorkload:
             sampling_kernel=self._sampler.kernel,
             cache=self._cache,
             kv_bytes_used=max((use.used_bytes for use in uses), default=0),
+            waits_for_tokens=True,
         )
 
     def _open(self) -> Server:

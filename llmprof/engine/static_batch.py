@@ -112,7 +112,9 @@ class StaticBatch:
             self._next.add_(1)
         else:
             self._next[0].fill_(position)
-            self._next[1].copy_(self._slots(torch.tensor([position]))[:, 0])
+            # made on the device: a copy from the host would wait for all that is queued there
+            here = torch.full((1,), position, device=self._next.device)
+            self._next[1].copy_(self._slots(here)[:, 0])
             self._next[2].fill_(position + 1)
         self._next_position = position
         positions, slots, context_lens = self._next.unbind(0)
@@ -121,7 +123,6 @@ class StaticBatch:
 
     def _slots(self, positions: torch.Tensor) -> torch.Tensor:
         """[batch, positions] int32: where the cache takes the tokens at these positions."""
-        positions = positions.to(self._tables.device)
         if not self.cache.appends:
             return self._tables.expand(-1, positions.shape[0])
         blocks = self._tables[:, positions // self._block_tokens]

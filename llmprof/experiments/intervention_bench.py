@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from llmprof.analysis.phases import round_steps
 from llmprof.architectures.source import resolve_model
 from llmprof.ceilings.live import LiveCeilings
 from llmprof.engine.engine import Engine
@@ -105,9 +106,8 @@ class InterventionBench:
         return medians(samples).get(phase)
 
     def enqueue_s(self, phase: Phase) -> float | None:
-        """Median of the host's own time of a step."""
-        steps = (step for one in self.record.rounds for step in one.steps)
-        taken = [step.duration_s for step in steps if step.shape.phase is phase]
+        """Median over rounds of the host's own time of a step; None where the phase never ran."""
+        taken = [step.host_s for step in round_steps(self.record.rounds, phase)]
         return statistics.median(taken) if taken else None
 
 

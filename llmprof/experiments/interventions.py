@@ -2,15 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
-
-import torch
 
 from llmprof.engine.engine import Engine
 from llmprof.engine.execution import make_runner
 from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.experiments.intervention_bench import InterventionBench, Steps, torch_threads
+from llmprof.instruments.hold_back import hold_back
 from llmprof.instruments.injection import HostSleep, QueueAhead
+from llmprof.instruments.sm_partition import SmPartition, half_of
 from llmprof.schema.ceilings import CeilingReading
 from llmprof.schema.cost import Phase
 from llmprof.schema.intervention import Intervention, InterventionKind
@@ -20,8 +21,6 @@ SLEEP_SHARE = 0.30
 """Of a decode step: far beyond the margin of a forecast."""
 LEAST_SLEEP_S = 0.001
 LONGER_CONTEXT = 4
-_FASTEST_CLOCK_HZ = 2.5e9
-"""Above that of GPUs on sale, so that a device held back by cycles is held back long enough."""
 _HOLD_BACK = 1.5
 """Times the host's time to enqueue a step."""
 
@@ -47,16 +46,42 @@ def fewer_threads(bench: InterventionBench) -> list[Intervention]:
         return _skipped(kind, change, "threads of the host are no part of the GPU")
     if bench.threads < 2:
         return _skipped(kind, change, "there is only one")
+    return _smaller_device(bench, kind, change, lambda: torch_threads(fewer))
+
+
+def fewer_sms(bench: InterventionBench) -> list[Intervention]:
+    """As fewer threads, on a GPU: half of its multiprocessors reach more than half of its memory."""
+    kind, gpu = InterventionKind.FEWER_SMS, bench.record.environment.gpu
+    if gpu is None:
+        return _skipped(kind, "a part of the multiprocessors", "a CPU has none")
+    fewer = half_of(gpu.multiprocessors)
+    change = f"{fewer} of {gpu.multiprocessors} multiprocessors"
+    if bench.config.execution.mode is not ExecutionMode.EAGER:
+        return _skipped(kind, change, "a graph keeps the multiprocessors that it was captured on")
+    try:
+        partition = SmPartition(bench.device, fewer)
+        return _smaller_device(bench, kind, change, partition.entered)
+    except RuntimeError as error:  # the API is in beta
+        return _skipped(kind, change, str(error).partition("\n")[0])
+
+
+def _smaller_device(
+    bench: InterventionBench,
+    kind: InterventionKind,
+    change: str,
+    smaller: Callable[[], AbstractContextManager[None]],
+) -> list[Intervention]:
+    """Steps and readings of the whole device and inside `smaller`, in turn."""
     base = bench.arm()
     live_base = bench.live(base.needs)
-    with torch_threads(fewer):
+    with smaller():
         changed = bench.arm()
         live_changed = bench.live(changed.needs)
     pairs: list[tuple[Steps, Steps]] = []
     readings: list[tuple[CeilingReading, CeilingReading]] = []
     for _ in range(bench.pairs):
         read, steps = live_base.read(0.0), base.run()
-        with torch_threads(fewer):
+        with smaller():
             readings.append((read, live_changed.read(0.0)))
             pairs.append((steps, changed.run()))
     before, after = zip(*readings, strict=True)
@@ -150,13 +175,8 @@ def queue_ahead(bench: InterventionBench) -> list[Intervention]:
         return _skipped(kind, change, "a CPU has no queue: the host does the work itself")
     if enqueue_s is None:
         return _skipped(kind, change, "nothing is decoded")
-    cycles = int(_HOLD_BACK * enqueue_s * _FASTEST_CLOCK_HZ)
-
-    def hold_back() -> None:
-        with torch.cuda.device(bench.device):
-            torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
-
-    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold_back), device_only=True)
+    hold = hold_back(bench.device, _HOLD_BACK * enqueue_s)
+    queued = bench.arm(wrap=lambda probe: QueueAhead(probe, hold), device_only=True)
     return _made(kind, change, bench.in_turn(bench.arm(), queued), phases=(Phase.DECODE,))
 
 
@@ -167,6 +187,7 @@ INTERVENTIONS: dict[InterventionKind, Callable[[InterventionBench], list[Interve
     InterventionKind.FEWER_THREADS: fewer_threads,
     InterventionKind.LONGER_CONTEXT: longer_context,
     InterventionKind.CACHE_RESIDENT: cache_resident,
+    InterventionKind.FEWER_SMS: fewer_sms,
 }
 
 

@@ -69,6 +69,8 @@ class GpmSampler:
         self._handle = handle
         self._now_s = now_s
         self._samples = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
+        self.least_window_s = LEAST_WINDOW_S
+        """A shorter window has no reading."""
         self._begin_s = 0.0
         self._reason: str | None = "the window was not opened"
 
@@ -83,8 +85,8 @@ class GpmSampler:
     def stop(self) -> GpmReading:
         """Never fails: each field that could not be had is null with its reason."""
         window_s = self._now_s() - self._begin_s
-        if self._reason is None and window_s < LEAST_WINDOW_S:
-            self._reason = f"the window was {window_s:.2f} s, and GPM needs {LEAST_WINDOW_S} s"
+        if self._reason is None and window_s < self.least_window_s:
+            self._reason = f"the window was {window_s:.2f} s, and GPM needs {self.least_window_s} s"
         if self._reason is None:
             try:
                 return self._reading()

@@ -6,6 +6,18 @@ from pathlib import Path
 _HIGH_WATER = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
+def forget_peak_memory(device: str) -> None:
+    """Have a GPU's peak begin anew: a process may measure several models, one after the other.
+
+    A process's resident set has one high-water mark for its whole life.
+    """
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def peak_memory_bytes(device: str, root: Path = Path("/")) -> int | None:
     """Of a GPU what torch allocated there; of the CPU the resident set, loading included.
 

@@ -64,5 +64,5 @@ def _device_bytes(traffic: ByteTraffic, capacity: Capacity) -> float:
     whole = kv_bytes_per_token(model, number)
     kept = kv_bytes_per_token(model, number, tensor_parallel=devices)
     cache = kept / whole if whole else 1 / devices
-    rest = (traffic.scores + traffic.logits + traffic.copies) / devices
+    rest = (traffic.scores + traffic.logits + traffic.copies + traffic.padding) / devices
     return traffic.weights * weights + (traffic.kv_read + traffic.kv_write) * cache + rest

@@ -65,6 +65,9 @@ class FixedCost(Record):
     """What a parallel region adds to an op: handing nothing to the threads of torch's pool, which still
     spin from the region before, and waiting for them. No part of `alpha_s`. None on a GPU, with one
     thread, or where torch's threads cannot be reached."""
+    graph_s: NonNegativeFloat | None = None
+    """The same kernels inside a CUDA graph, whose steps start them faster than a stream does. None on a
+    CPU, in older files, and where torch captured none."""
 
 
 class SkinnyCeiling(Record):
@@ -190,7 +193,7 @@ class CeilingReading(Record):
     """Of the shapes that took turns, the one that won this reading: m, n, k."""
     skinny: SkinnyReading | None
     alpha_s: PositiveFloat | None = None
-    """Fixed cost of one op at this moment (see `FixedCost`); null in files older than this reading."""
+    """Fixed cost of one op at this moment, on a CPU (see `FixedCost`); null on a GPU and in older files."""
     read_calls_bytes_per_s: tuple[PositiveFloat, ...] = ()
     matmul_calls_flops_per_s: tuple[PositiveFloat, ...] = ()
     """Of every shape that took a turn, the winner's among them."""

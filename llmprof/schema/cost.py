@@ -113,6 +113,8 @@ class ByteTraffic(Record):
     logits: NonNegativeFloat = 0.0
     copies: NonNegativeFloat = 0.0
     """Gathered, dequantized, expanded or padded copies."""
+    padding: NonNegativeFloat = 0.0
+    """Activations and logits of rows that a recorded step computes beyond those of its batch."""
 
     @property
     def total(self) -> float:
@@ -122,7 +124,8 @@ class ByteTraffic(Record):
     @property
     def required(self) -> float:
         """Every kind except activations: the lower bound of memory traffic."""
-        return self.weights + self.kv_read + self.kv_write + self.scores + self.logits + self.copies
+        moved = self.weights + self.kv_read + self.kv_write + self.scores + self.logits
+        return moved + self.copies + self.padding
 
     def __add__(self, other: "ByteTraffic") -> "ByteTraffic":
         return ByteTraffic(
@@ -133,6 +136,7 @@ class ByteTraffic(Record):
             scores=self.scores + other.scores,
             logits=self.logits + other.logits,
             copies=self.copies + other.copies,
+            padding=self.padding + other.padding,
         )
 
 

@@ -15,6 +15,8 @@ class InterventionKind(StrEnum):
 
     HOST_SLEEP = "host_sleep"
     FEWER_THREADS = "fewer_threads"
+    FEWER_SMS = "fewer_sms"
+    """A part of a GPU's multiprocessors, both roofs measured in it."""
     LONGER_CONTEXT = "longer_context"
     CACHE_RESIDENT = "cache_resident"
     """Every layer reads the weights of the first one."""

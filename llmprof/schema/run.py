@@ -165,6 +165,9 @@ class Round(Record):
     steps: tuple[StepSample, ...]
     contention: Contention
     telemetry: DeviceTelemetry | None = None
+    held_back: bool = False
+    """A device was held back before each step until the host had enqueued all of it: its times are
+    those of kernels back to back, without any wait for the host."""
     requests: tuple[RequestSample, ...] = ()
     """In the order of the trace; empty for work of a fixed shape."""
     events: tuple[ServingEvent, ...] = ()
@@ -237,6 +240,11 @@ class EngineDescription(Record):
     them to floats first. Null for float weights."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of a mixture of experts, as its tokens were really routed."""
+    row_buckets: tuple[PositiveInt, ...] = ()
+    """Rows that recorded decode steps are padded to; empty where they run as they are."""
+    regime: Literal["run_ahead", "synchronous"] | None = None
+    """`run_ahead`: the host enqueues steps on a device without waiting, and synchronises once per
+    round; `synchronous`: it has each step's tokens before the next one starts. Null in older files."""
 
 
 class RunRecord(Record):

@@ -77,14 +77,21 @@ class ScoreBuffers:
 
     def __init__(self) -> None:
         self._flat: tuple[torch.Tensor, ...] = ()
+        self._in_graphs = False
+        self._outgrown: list[tuple[torch.Tensor, ...]] = []
+        """Too small by now, but a graph that was captured with them writes there in every replay."""
 
     def views(self, shape: tuple[int, ...], like: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Two uninitialised tensors of this shape, with the dtype and device of `like`."""
         numbers = math.prod(shape)
         if not self._flat or self._flat[0].numel() < numbers or self._flat[0].dtype != like.dtype:
             room = -(-numbers // _ROUNDED_TO) * _ROUNDED_TO
+            if self._in_graphs:
+                self._outgrown.append(self._flat)
+            self._in_graphs = False
             self._flat = ()  # the old memory goes first
             self._flat = tuple(_empty(room, like) for _ in range(2))
+        self._in_graphs = self._in_graphs or _is_captured(like)
         return tuple(flat[:numbers].view(shape) for flat in self._flat)
 
 
@@ -92,3 +99,8 @@ def _empty(numbers: int, like: torch.Tensor) -> torch.Tensor:
     if like.is_cpu:
         return huge_empty((numbers,), like.dtype)
     return like.new_empty(numbers)
+
+
+def _is_captured(tensor: torch.Tensor) -> bool:
+    """Whether what is done to it now becomes part of a CUDA graph."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

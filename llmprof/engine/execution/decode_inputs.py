@@ -18,34 +18,68 @@ class DecodeInputs:
     turn: Turn
     step: StepBatch
 
+    scratch_slot: int = 0
+    """Where the cache takes keys and values of padding: the first slot of a block of nobody."""
+    scratch_block: int = 0
+
     @classmethod
-    def like(cls, x: torch.Tensor, turn: Turn, step: StepBatch) -> "DecodeInputs":
-        """For steps of one shape, holding the numbers of this one."""
+    def like(
+        cls,
+        x: torch.Tensor,
+        turn: Turn,
+        step: StepBatch,
+        *,
+        rows: int | None = None,
+        scratch: tuple[int, int] = (0, 0),
+    ) -> "DecodeInputs":
+        """For steps of one shape, holding the numbers of this one.
+
+        `rows`: so many where a step has fewer, which are padding; `scratch` is the slot that they
+        write to, and its block.
+        """
+        rows = rows or step.num_rows
         own_step = dataclasses.replace(
             step,
-            slots=torch.empty_like(step.slots),
-            block_tables=step.block_tables.new_zeros(step.num_sequences, table_width(step)),
-            context_lens=torch.empty_like(step.context_lens),
+            ids=step.ids.new_zeros(rows),
+            positions=step.positions.new_zeros(rows),
+            slots=step.slots.new_empty(rows),
+            block_tables=step.block_tables.new_zeros(rows, table_width(step)),
+            context_lens=step.context_lens.new_empty(rows),
             logit_rows=None,
         )
-        own_turn = tuple(torch.empty_like(table) for table in turn)
-        inputs = cls(torch.empty_like(x), own_turn, own_step)
+        own_turn = tuple(table.new_empty((rows, *table.shape[1:])) for table in turn)
+        inputs = cls(x.new_empty((rows, *x.shape[1:])), own_turn, own_step, *scratch)
         inputs.copy_(x, turn, step)
         return inputs
 
     def copy_(self, x: torch.Tensor, turn: Turn, step: StepBatch) -> None:
-        """Take over the numbers of a step of the same shape."""
-        own = self.step
+        """Take over the numbers of a step of the same shape, or of one with fewer rows.
+
+        Rows that are left over forget where they pointed: else they would write to blocks that
+        belong to another sequence by now.
+        """
+        own, rows = self.step, step.num_rows
         pairs = (
-            (self.x, x),
-            *zip(self.turn, turn, strict=True),
-            (own.slots, step.slots),
-            (own.block_tables[:, : step.block_tables.shape[1]], step.block_tables),
-            (own.context_lens, step.context_lens),
+            (self.x[:rows], x),
+            *((to[:rows], new) for to, new in zip(self.turn, turn, strict=True)),
+            (own.slots[:rows], step.slots),
+            (own.block_tables[:rows, : step.block_tables.shape[1]], step.block_tables),
+            (own.context_lens[:rows], step.context_lens),
         )
         for to, new in pairs:
             to.copy_(new)
+        if rows < own.slots.shape[0]:
+            self._pad(rows)
         own.runs = step.runs
+
+    def _pad(self, rows: int) -> None:
+        """The rows from `rows` on: sequences of one token, in the scratch block."""
+        own = self.step
+        for tensor in (self.x, *self.turn):
+            tensor[rows:].zero_()
+        own.slots[rows:].fill_(self.scratch_slot)
+        own.block_tables[rows:].fill_(self.scratch_block)
+        own.context_lens[rows:].fill_(1)
 
 
 def table_width(step: StepBatch) -> int:

@@ -5,8 +5,9 @@ from typing import Protocol
 
 import torch
 
+from llmprof.costs.row_buckets import padded_rows
 from llmprof.engine.execution.decode_inputs import DecodeInputs, only_decodes, table_width
-from llmprof.engine.kv_cache import KvCache
+from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import Probe, wants_ops
 from llmprof.engine.rope import RotaryTable
@@ -39,10 +40,26 @@ class ReplayRunner:
     """
 
     def __init__(
-        self, name: str, record: Record, shape_of: ShapeOf, *, most_rows: int | None = None
+        self,
+        name: str,
+        record: Record,
+        shape_of: ShapeOf,
+        *,
+        most_rows: int | None = None,
+        row_buckets: tuple[int, ...] = (),
     ) -> None:
-        """`most_rows`: larger steps run as they are, their arithmetic hides what starting them costs."""
+        """How to record, and what.
+
+        Args:
+            name: how steps are started.
+            record: makes a recording.
+            shape_of: what steps that share one have in common, beside their rows.
+            most_rows: larger steps run as they are, their arithmetic hides what starting them costs.
+            row_buckets: rows of recordings; a step takes the next larger one, where its cache has a
+                scratch block for the rows that are missing. Empty: as many as the step has.
+        """
         self.name = name
+        self.row_buckets = row_buckets
         self._most_rows = most_rows
         self._record = record
         self._shape_of = shape_of
@@ -66,13 +83,23 @@ class ReplayRunner:
         probe.group_end()
         turn = rotary.at(step.positions)
         threads = torch.get_num_threads()
-        shape = (step.num_rows, table_width(step), threads, self._shape_of(step))
+        rows, scratch = self._padded(step, cache)
+        shape = (rows, table_width(step), threads, self._shape_of(step))
         recorded = self._recorded.get(shape)
         if recorded is None:
-            recorded = self._record(decoder, cache, DecodeInputs.like(x, turn, step))
+            inputs = DecodeInputs.like(x, turn, step, rows=rows, scratch=scratch)
+            recorded = self._record(decoder, cache, inputs)
             self._recorded[shape] = recorded
         recorded.inputs.copy_(x, turn, step)
-        return recorded.replay(probe)
+        return recorded.replay(probe)[: step.num_rows]
+
+    def _padded(self, step: StepBatch, cache: KvCache) -> tuple[int, tuple[int, int]]:
+        """Rows of the recording for a step, and slot and block that its padding writes to."""
+        views = step.runs[0].first_block is not None
+        if views or not isinstance(cache, KvPool) or cache.scratch_block is None:
+            return step.num_rows, (0, 0)
+        scratch = cache.scratch_block * cache.block_tokens, cache.scratch_block
+        return padded_rows(step.num_rows, self.row_buckets), scratch
 
     def _can_replay(self, step: StepBatch) -> bool:
         small_enough = self._most_rows is None or step.num_rows <= self._most_rows

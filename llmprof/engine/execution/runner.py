@@ -4,7 +4,8 @@ from typing import Final, Protocol
 
 import torch
 
-from llmprof.engine.execution.graph_step import CONTEXT_STEP, context_bucket, record_graph
+from llmprof.costs.row_buckets import row_buckets
+from llmprof.engine.execution.graph_step import CONTEXT_STEP, GraphRecorder, context_bucket
 from llmprof.engine.execution.program_step import MOST_ROWS, record_program
 from llmprof.engine.execution.replay_runner import ReplayRunner
 from llmprof.engine.kernels.launch import runs_native
@@ -22,6 +23,10 @@ class StepRunner(Protocol):
     def name(self) -> str:
         """How steps are started."""
 
+    @property
+    def row_buckets(self) -> tuple[int, ...]:
+        """Rows that decode steps are padded to; empty where they run as they are."""
+
     def forward(
         self,
         decoder: Decoder,
@@ -37,6 +42,7 @@ class EagerRunner:
     """Op by op from Python."""
 
     name: Final = "op by op from Python"
+    row_buckets: Final[tuple[int, ...]] = ()
 
     def forward(
         self,
@@ -49,8 +55,13 @@ class EagerRunner:
         return decoder.forward(step, cache, rotary, probe)
 
 
-def make_runner(mode: ExecutionMode, *, device: str, layout: KvLayout) -> StepRunner:
+def make_runner(
+    mode: ExecutionMode, *, device: str, layout: KvLayout, most_sequences: int | None = None
+) -> StepRunner:
     """For `cpu` or `cuda:N` and a cache of this layout.
+
+    `most_sequences`: of batches that grow and shrink, which CUDA graphs are padded for; None where
+    every step has the same sequences.
 
     Raises:
         CapabilityError: the device cannot do it, or no step would have the shape of another.
@@ -79,9 +90,10 @@ def make_runner(mode: ExecutionMode, *, device: str, layout: KvLayout) -> StepRu
                 raise _unavailable(mode, device, "a CPU has no such graphs", on_cpu)
             return ReplayRunner(
                 "decode steps captured as CUDA graphs, contexts rounded up to a multiple of "
-                f"{CONTEXT_STEP}",
-                record_graph,
+                f"{CONTEXT_STEP}{', rows to a power of two' if most_sequences else ''}",
+                GraphRecorder(),
                 context_bucket,
+                row_buckets=row_buckets(most_sequences) if most_sequences else (),
             )
 
 

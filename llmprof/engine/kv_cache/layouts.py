@@ -15,9 +15,15 @@ def stored_dtype(wanted: KvDtype, compute_dtype: str) -> str:
 
 
 def make_cache(
-    plan: PoolPlan, model: ModelConfig, *, kv_dtype: str, dtype: torch.dtype, device: str
+    plan: PoolPlan,
+    model: ModelConfig,
+    *,
+    kv_dtype: str,
+    dtype: torch.dtype,
+    device: str,
+    scratch: bool = False,
 ) -> KvCache:
-    """The store of a plan, or nothing where the plan has no block."""
+    """The store of a plan, or nothing where the plan has no block; `scratch` as in `KvPool`."""
     if not plan.num_blocks:
         return NoCache()
     return KvPool(
@@ -27,4 +33,5 @@ def make_cache(
         kv_dtype=kv_dtype,
         dtype=dtype,
         device=device,
+        scratch=scratch,
     )

@@ -39,6 +39,7 @@ class KvPool:
         dtype: torch.dtype,
         device: str,
         own_kernel: bool | None = None,
+        scratch: bool = False,
     ) -> None:
         """Reserve everything at once.
 
@@ -51,9 +52,10 @@ class KvPool:
             device: `cpu` or `cuda:N`.
             own_kernel: append by a kernel of ours, which runs on CPUs, instead of by torch's
                 indexing; by default where it can.
+            scratch: one block more, which no table holds: padding writes there.
         """
         layers, heads = model.num_hidden_layers, model.num_key_value_heads
-        vectors = (layers, _K_AND_V, num_blocks, heads, block_tokens)
+        vectors = (layers, _K_AND_V, num_blocks + scratch, heads, block_tokens)
         stored = STORED_DTYPES[kv_dtype]
         self._store = _zeros((*vectors, model.head_dim), stored, device)
         self._scales = torch.zeros(vectors, device=device) if kv_dtype == "int8" else None
@@ -66,6 +68,7 @@ class KvPool:
         self._rows: torch.Tensor | None = None
         self._gathered_rows: dict[SequenceRun, torch.Tensor] = {}
         self.num_blocks = num_blocks
+        self.scratch_block = num_blocks if scratch else None
         self.block_tokens = block_tokens
         self.bytes_reserved = self._store.nbytes
         if self._scales is not None:

@@ -1,0 +1,37 @@
+"""What every part is given: the device, the model, the folder of its results, and its time."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    device: str
+    model: str
+    folder: Path
+    seconds: float
+    """From `begin_s` on."""
+    begin_s: float
+
+    @property
+    def left_s(self) -> float:
+        return self.seconds - (time.perf_counter() - self.begin_s)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != "cpu"
+
+    def found(self, name: str, document: object) -> None:
+        """Keep a finding at once: what is on disk outlives a part that fails later."""
+        path = self.folder / "found" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def read_found(folder: Path) -> dict[str, Any]:
+    """Findings of every part, by name."""
+    files = sorted((folder / "found").glob("*.json"))
+    return {file.stem: json.loads(file.read_text()) for file in files}

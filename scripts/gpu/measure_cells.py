@@ -1,0 +1,85 @@
+"""Measures the cells of a group, each predicted from the base run before it is loaded."""
+
+import gc
+from dataclasses import dataclass
+
+from llmprof.analysis.prediction import BaseRun, predict
+from llmprof.errors import LlmprofError
+from llmprof.profiler import profile
+from llmprof.schema.run import RunRecord
+from llmprof.schema.settings import RunConfig
+from llmprof.store.documents import write_document
+from llmprof.store.runs import find_run, save_run
+from llmprof.store.settings_file import load_settings
+from scripts.gpu.cells import Cell, base_settings, cells
+from scripts.gpu.job import Job, read_found
+
+_LEAST_LEFT_S = 4.0
+BASE = "base"
+
+
+@dataclass(frozen=True, slots=True)
+class CellsOfGroup:
+    """The work of one process."""
+
+    job: Job
+    group: str
+
+    def run(self) -> None:
+        """Every cell of the group, in order; one that cannot run is told with its reason."""
+        for cell in cells(self.job.device):
+            if cell.group != self.group:
+                continue
+            if self.job.left_s < _LEAST_LEFT_S:
+                self._not_measured(cell, "the time of its group was over")
+                continue
+            try:
+                self._measure(cell)
+            except (LlmprofError, RuntimeError, ValueError) as error:
+                reason = str(error).partition("\n")[0] or type(error).__name__
+                self._not_measured(cell, reason)
+            _free_memory(self.job)
+
+    def _measure(self, cell: Cell) -> None:
+        config = self._config(cell)
+        predicted = None if cell.name == BASE else self._predicted(cell, config)
+        record = profile(config, argv=("llmprof", "run", cell.name))
+        saved = save_run(record)
+        self.job.found(
+            f"cell-{cell.name}",
+            {"run": record.id, "file": saved.name, **(predicted or {})},
+        )
+
+    def _config(self, cell: Cell) -> RunConfig:
+        settings = {**base_settings(self.job.device), **cell.changes}
+        return load_settings(self.job.model, settings, [])
+
+    def _predicted(self, cell: Cell, config: RunConfig) -> dict[str, str]:
+        """Written down before the arm is loaded; why not, where there is no prediction."""
+        base = _base_run(self.job)
+        if base is None:
+            return {"not_predicted": "the base was not measured"}
+        try:
+            prediction = predict(BaseRun.of(base), config)
+        except LlmprofError as error:
+            return {"not_predicted": str(error)}
+        path = self.job.folder / "predictions" / f"{cell.name}.json"
+        path.parent.mkdir(exist_ok=True)
+        write_document(path, prediction)
+        return {"prediction": path.name}
+
+    def _not_measured(self, cell: Cell, reason: str) -> None:
+        self.job.found(f"cell-{cell.name}", {"not_measured": reason})
+
+
+def _base_run(job: Job) -> RunRecord | None:
+    found = read_found(job.folder).get(f"cell-{BASE}", {})
+    return find_run(found["run"]) if "run" in found else None
+
+
+def _free_memory(job: Job) -> None:
+    gc.collect()
+    if job.on_gpu:
+        import torch
+
+        torch.cuda.empty_cache()

@@ -1,0 +1,123 @@
+"""The parts of the check: what each does in its own process, and the time that it may take."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from scripts.gpu.cells import groups
+from scripts.gpu.job import Job
+from scripts.gpu.schedule import Part
+
+CELLS: Final = "cells-"
+_SECONDS_OF_CELLS: Final = {"decode": 60.0, "quantized": 60.0, "size": 100.0, "prefill": 50.0}
+
+
+_DRY_S: Final = 1800.0
+"""A dry run has no budget of its own per part: a busy machine may take long for little."""
+
+
+def parts(device: str) -> tuple[Part, ...]:
+    """In order of worth, which is the order in which they run."""
+    measured = [
+        Part(CELLS + group, _SECONDS_OF_CELLS[group] if device != "cpu" else _DRY_S, least_s=12.0)
+        for group in groups(device)
+    ]
+    if device == "cpu":
+        return (Part("tests", _DRY_S, 2.0), Part("ceilings", _DRY_S, 2.0), *measured)
+    first, *others = measured
+    return (
+        Part("ceilings", 60.0, 15.0),
+        first,
+        Part("gpm", 15.0, 8.0),
+        Part("tests", 60.0, 15.0),
+        *others,
+        Part("verdicts", 60.0, 25.0),
+        Part("ncu", 60.0, 25.0),
+        Part("gate", 70.0, 45.0),
+    )
+
+
+def run_part(name: str, job: Job) -> int:
+    """Its exit status. Nothing of llmprof is imported before: what is missing fails one part alone."""
+    if name.startswith(CELLS):
+        from scripts.gpu.measure_cells import CellsOfGroup
+
+        CellsOfGroup(job, name.removeprefix(CELLS)).run()
+        return 0
+    return _PARTS[name](job)
+
+
+def _tests(job: Job) -> int:
+    import pytest
+
+    return int(pytest.main(["-q", "-m", "gpu", "tests/gpu", "-p", "no:cacheprovider"]))
+
+
+def _ceilings(job: Job) -> int:
+    from llmprof.ceilings.complete import ExtraPart, complete_ceilings
+    from llmprof.ceilings.measure import keep_ceilings, measure_ceilings
+    from llmprof.instruments.snapshot import resolve_threads, snapshot
+
+    environment = snapshot(job.device, resolve_threads(None))
+    keep_ceilings(measure_ceilings(environment, job.device, quick=not job.on_gpu))
+    wanted = (ExtraPart.SUSTAINED, ExtraPart.GPM, ExtraPart.HOST) if job.on_gpu else ()
+    for part in wanted:
+        budget_s = 8.0 if part is ExtraPart.SUSTAINED else 2.0
+        complete_ceilings(environment, job.device, (part,), budget_s=budget_s)
+    ceilings = complete_ceilings(environment, job.device, ())
+    job.found("ceilings", ceilings.model_dump(mode="json", by_alias=True))
+    return 0
+
+
+def _gpm(job: Job) -> int:
+    from scripts.gpu.gpm_windows import try_windows
+
+    try_windows(job)
+    return 0
+
+
+def _verdicts(job: Job) -> int:
+    from scripts.gpu.verdicts import try_verdicts
+
+    try_verdicts(job)
+    return 0
+
+
+def _ncu(job: Job) -> int:
+    from scripts.gpu.ncu_check import compare_with_ncu
+
+    compare_with_ncu(job)
+    return 0
+
+
+def _gate(job: Job) -> int:
+    from llmprof.experiments.gate_calibrate import calibrate_gate
+    from llmprof.store.progress import NullProgress
+    from llmprof.store.settings_file import load_settings
+
+    settings = {
+        "device": job.device,
+        "weights.source": "random",
+        "workload.output_tokens": 16,
+        "gate.rounds": 7,
+        "gate.seconds_per_turn": 0.2,
+    }
+    config = load_settings("llama-3.2-1b", settings, [])
+    floor = calibrate_gate(config, progress=NullProgress()).floor
+    job.found("gate", floor.model_dump(mode="json", by_alias=True))
+    return 0
+
+
+_PARTS: Final[Mapping[str, Callable[[Job], int]]] = {
+    "tests": _tests,
+    "ceilings": _ceilings,
+    "gpm": _gpm,
+    "verdicts": _verdicts,
+    "ncu": _ncu,
+    "gate": _gate,
+}
+
+
+def log_of_failure(error: BaseException) -> None:
+    """The last line of the log says what went wrong."""
+    sys.stderr.write(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}\n")

@@ -1,0 +1,98 @@
+"""Parts of a check, each in a process of its own, within one wall clock."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+_GRACE_S: Final = 5.0
+"""Between asking a process to end and ending it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    seconds: float
+    """Its budget; it may be given less where the whole check is nearly over."""
+    least_s: float
+    """With less than this left it is not started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    status: Literal["done", "failed", "out of time", "skipped"]
+    seconds: float
+    words: str = ""
+
+
+Run = Callable[[Part, float], tuple[int | None, str]]
+"""Run a part for at most so many seconds: its exit status (None: it ran out of time), and its last
+line."""
+
+
+def run_parts(
+    parts: Sequence[Part],
+    budget_s: float,
+    run: Run,
+    *,
+    now_s: Callable[[], float] = time.perf_counter,
+    told: Callable[[Outcome], None] = lambda outcome: None,
+) -> tuple[Outcome, ...]:
+    """Each part in turn; one that fails, or takes too long, loses none of the others."""
+    begin_s = now_s()
+    outcomes = []
+    for part in parts:
+        left_s = budget_s - (now_s() - begin_s)
+        if left_s < part.least_s:
+            words = f"{max(0.0, left_s):.0f} s were left, and it needs {part.least_s:.0f} s"
+            outcome = Outcome(part.name, "skipped", 0.0, words)
+        else:
+            started_s = now_s()
+            code, words = run(part, min(part.seconds, left_s))
+            outcome = _outcome(part, code, now_s() - started_s, words)
+        outcomes.append(outcome)
+        told(outcome)
+    return tuple(outcomes)
+
+
+def _outcome(part: Part, code: int | None, seconds: float, words: str) -> Outcome:
+    if code is None:
+        return Outcome(part.name, "out of time", seconds, words)
+    return Outcome(part.name, "failed" if code else "done", seconds, words)
+
+
+def run_process(
+    command: Sequence[str], seconds: float, log: Path, environment: Mapping[str, str]
+) -> tuple[int | None, str]:
+    """Run a command in a process group, everything that it prints into `log`.
+
+    Returns:
+        Its exit status, None if it was ended for its time, and the last line of the log.
+    """
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, env=dict(environment), start_new_session=True
+        )
+        try:
+            code: int | None = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+            _end(process)
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return code, lines[-1][:300] if lines else ""
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """The whole group: a part may have started processes of its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_GRACE_S)
+            return

@@ -1,0 +1,95 @@
+"""What comes back: one archive of run files, predictions, logs, a summary and a report."""
+
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from llmprof.renderers.html_page import render_html
+from scripts.gpu.figures import Figure, Found, figures, report_of
+from scripts.gpu.job import read_found
+from scripts.gpu.predictions import predicted_cells
+from scripts.gpu.schedule import Outcome
+
+ARCHIVE: Final = "gpu-check.tar.gz"
+_LONGEST_WORDS: Final = 160
+
+
+def write_summary(folder: Path, about: dict[str, Any], outcomes: Sequence[Outcome]) -> str:
+    """Write summary.md, summary.json and report.html; the text of the summary."""
+    found = read_found(folder)
+    shown = figures(found)
+    if about["dry_run"]:
+        shown = tuple(replace(one, met=None, words="a dry run on a CPU") for one in shown)
+    document = {
+        **about,
+        "parts": [asdict(one) for one in outcomes],
+        "figures": [{**asdict(one), "status": one.status} for one in shown],
+        "found": {name: told for name, told in found.items() if name != "ceilings"},
+    }
+    (folder / "summary.json").write_text(json.dumps(document, indent=1) + "\n")
+    text = "\n".join(_lines(about, outcomes, shown, found)) + "\n"
+    (folder / "summary.md").write_text(text)
+    report = report_of(found, "base")
+    if not isinstance(report, str):
+        (folder / "report.html").write_bytes(render_html(report))
+    return text
+
+
+def archive(folder: Path) -> Path:
+    """Everything but carried packages and caches, in one file beside the folder's own."""
+    path = folder / ARCHIVE
+    with tarfile.open(path, "w:gz") as tar:
+        for name in ("summary.md", "summary.json", "report.html", "found", "runs"):
+            if (folder / name).exists():
+                tar.add(folder / name, name)
+        for name in ("predictions", "logs"):
+            if (folder / name).exists():
+                tar.add(folder / name, name)
+        for file in sorted(folder.glob("ncu-*")):
+            tar.add(file, file.name)
+    return path
+
+
+def _lines(
+    about: dict[str, Any], outcomes: Sequence[Outcome], shown: Sequence[Figure], found: Found
+) -> Iterator[str]:
+    yield f"# GPU check of llmprof {about['version']}"
+    yield ""
+    yield f"{about['device']}, torch {about['torch']}, model {about['model']} with random weights."
+    if about["device"] == "cpu":
+        yield "A dry run on a CPU: no figure here says anything about a GPU."
+    yield ""
+    yield "| figure | bound | value | |"
+    yield "| --- | --- | --- | --- |"
+    for one in shown:
+        value = "" if one.value is None else f"{one.value:.1%}"
+        words = one.words[:_LONGEST_WORDS].replace("|", "/")
+        yield f"| {one.name} | {one.bound} | {value} | **{one.status}** {words} |"
+    yield from _cells(found)
+    yield from ("", "## Parts", "")
+    for outcome in outcomes:
+        words = f": {outcome.words}" if outcome.status != "done" else ""
+        yield f"- {outcome.name}: {outcome.status}, {outcome.seconds:.0f} s{words}"
+
+
+def _cells(found: Found) -> Iterator[str]:
+    measured = {one.name: one for one in predicted_cells(found)}
+    yield from ("", "## Cells", "")
+    yield "| cell | phase | step | predicted | |"
+    yield "| --- | --- | --- | --- | --- |"
+    for key in found:
+        if not key.startswith("cell-"):
+            continue
+        name = key.removeprefix("cell-")
+        report = report_of(found, name)
+        if isinstance(report, str):
+            yield f"| {name} | | | | not measured: {report[:_LONGEST_WORDS]} |"
+            continue
+        for phase, verdict in zip(report.phases, report.verdicts, strict=False):
+            forecast = measured.get(f"{name}, {phase.phase.value}")
+            step = f"{phase.step_s.point * 1e3:.3f} ms"
+            told = f"{forecast.predicted_s * 1e3:.3f} ms" if forecast else ""
+            yield f"| {name} | {phase.phase.value} | {step} | {told} | {verdict.sentence} |"

@@ -1,0 +1,68 @@
+"""Clocks, held-back rounds and partitions, where there is a device to ask."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from llmprof.errors import CapabilityError
+from llmprof.instruments.clock import CudaEventTimer
+from llmprof.instruments.gpu_info import gpu_info
+from llmprof.instruments.hold_back import hold_back
+from llmprof.instruments.sm_partition import SmPartition, half_of
+from llmprof.profiler import profile
+from llmprof.schema.settings import RunConfig
+
+pytestmark = pytest.mark.gpu
+DEVICE = "cuda:0"
+
+
+def test_a_device_is_held_back_at_least_as_long_as_asked() -> None:
+    timer, hold = CudaEventTimer(DEVICE, capacity=2), hold_back(DEVICE, 0.01)
+    hold()
+    timer.reset()
+    begin = timer.mark()
+    hold()
+    end = timer.mark()
+    timer.synchronize()
+    assert 0.009 < timer.elapsed_s(begin, end) < 0.1
+
+
+@pytest.mark.parametrize("mode", ["eager", "cuda_graph"])
+def test_a_run_from_start_to_end(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMPROF_DIR", str(tmp_path))
+    config = RunConfig.model_validate(
+        {
+            "model": "smollm2-135m",
+            "device": DEVICE,
+            "weights": {"source": "random", "dtype": "bf16"},
+            "execution": {"mode": mode},
+            "workload": {"prompt_tokens": 64, "output_tokens": 9},
+            "measure": {
+                "rounds": 2,
+                "warmup": 1,
+                "passes": ["clean", "grouped", "counting", "tracing"],
+            },
+        }
+    )
+    record = profile(config)
+    assert record.status == "complete"
+    assert record.engine.regime == "run_ahead"
+    assert all(one.held_back for one in record.grouped)
+    assert all(step.device_s for one in record.rounds for step in one.steps)
+    assert record.trace is not None
+
+
+def test_a_partition_multiplies_as_the_whole_does() -> None:
+    a = torch.randn(1024, 1024, device=DEVICE)
+    whole = a @ a
+    try:
+        partition = SmPartition(DEVICE, half_of(gpu_info(DEVICE).multiprocessors))
+    except CapabilityError as error:
+        pytest.skip(str(error))
+    for _ in range(2):
+        with partition.entered():
+            part = a @ a
+    assert torch.allclose(part, whole, rtol=1e-3, atol=1e-2)

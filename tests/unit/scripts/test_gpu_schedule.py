@@ -1,0 +1,55 @@
+"""Parts of the GPU check: what fails, hangs or finds no time left loses nothing of the others."""
+
+import sys
+from pathlib import Path
+
+from scripts.gpu.schedule import Outcome, Part, run_parts, run_process
+from tests.fakes import FakeClock
+
+
+def run(parts: list[Part], takes: dict[str, float], budget_s: float) -> list[Outcome]:
+    clock = FakeClock()
+
+    def pretend(part: Part, seconds: float) -> tuple[int | None, str]:
+        wanted = takes[part.name]
+        clock.advance(round(min(wanted, seconds) * 1e9))
+        if wanted > seconds:
+            return None, "still at it"
+        return (1, "broken") if part.name == "broken" else (0, "")
+
+    return list(run_parts(parts, budget_s, pretend, now_s=lambda: clock.now_ns() / 1e9))
+
+
+def test_one_that_hangs_or_breaks_loses_none_of_the_others() -> None:
+    parts = [Part("hangs", 10, 5), Part("broken", 10, 5), Part("fine", 10, 5)]
+    found = run(parts, {"hangs": 99, "broken": 2, "fine": 3}, 60)
+    assert [one.status for one in found] == ["out of time", "failed", "done"]
+    assert [one.seconds for one in found] == [10, 2, 3]
+
+
+def test_what_no_longer_fits_is_skipped_and_named() -> None:
+    parts = [Part("long", 50, 5), Part("large", 30, 20), Part("small", 30, 5)]
+    found = run(parts, {"long": 45, "large": 25, "small": 9}, 60)
+    assert [(one.name, one.status) for one in found] == [
+        ("long", "done"),
+        ("large", "skipped"),
+        ("small", "done"),
+    ]
+    assert "15 s were left, and it needs 20 s" in found[1].words
+
+
+def test_a_process_that_hangs_is_ended_with_its_own_children(tmp_path: Path) -> None:
+    log, mark = tmp_path / "log.txt", tmp_path / "mark"
+    child = f"import time, pathlib; time.sleep(4); pathlib.Path({str(mark)!r}).touch()"
+    code = (
+        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]);"
+        "print('begun', flush=True); time.sleep(60)"
+    )
+    status, words = run_process([sys.executable, "-c", code], 2.0, log, {})
+    assert (status, words) == (None, "begun")
+    assert not mark.exists()
+
+
+def test_the_last_line_of_the_log_comes_back(tmp_path: Path) -> None:
+    code = "import sys; print('one', flush=True); sys.exit('two')"
+    assert run_process([sys.executable, "-c", code], 60.0, tmp_path / "log", {}) == (1, "two")
