@@ -20,6 +20,7 @@ from llmprof.experiments.arm_messages import (
     ArmDescription,
     ArmFailure,
     Turn,
+    WholeRun,
 )
 from llmprof.schema.record import Record
 from llmprof.schema.settings import RunConfig
@@ -110,6 +111,11 @@ class ArmProcess:
         """Bytes held and the peak; `ops` runs a round more to record every operator."""
         self._send({"do": "count", "ops": ops})
         return self._receive(ArmCounters)
+
+    def profile(self) -> WholeRun:
+        """Load, measure as `measure` says, and count: a run of its own."""
+        self._send({"do": "profile", "settings": self.plan.config.model_dump(mode="json")})
+        return self._receive(WholeRun)
 
     def _send(self, request: dict[str, Any]) -> None:
         try:

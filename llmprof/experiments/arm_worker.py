@@ -39,6 +39,11 @@ def _answer(session: Any, request: Mapping[str, Any]) -> tuple[Any, Record]:
             config = RunConfig.model_validate_json(json.dumps(request["settings"]), strict=True)
             session = ArmSession.open(config)
             return session, session.describe()
+        case "profile":
+            from llmprof.experiments.whole_run import whole_run
+
+            config = RunConfig.model_validate_json(json.dumps(request["settings"]), strict=True)
+            return session, whole_run(config)
         case "turn":
             return session, session.turn(request["seconds"])
         case "count":
