@@ -90,6 +90,7 @@ def compare_live(
         live=LiveComparison(
             arrangement=arrangement,
             num_pairs=pairs.num_measured,
+            num_disturbed=pairs.num_disturbed,
             num_used=len(pairs.baseline),
             outputs=outputs,
             confirmation=confirmation,

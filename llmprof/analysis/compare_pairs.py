@@ -28,6 +28,7 @@ class RoundPairs:
     baseline: tuple[Round, ...]
     candidate: tuple[Round, ...]
     num_measured: int
+    num_disturbed: int
 
 
 def round_pairs(base: RunRecord, target: RunRecord) -> RoundPairs:
@@ -36,6 +37,7 @@ def round_pairs(base: RunRecord, target: RunRecord) -> RoundPairs:
     every = [_by_index(record.rounds) for record in (base, target)]
     measured = every[0].keys() & every[1].keys()
     common = valid[0].keys() & valid[1].keys()
+    disturbed = len(measured) - len(common)
     if len(common) < MIN_ROUNDS:
         valid, common = every, measured
     indices = sorted(common)
@@ -43,6 +45,7 @@ def round_pairs(base: RunRecord, target: RunRecord) -> RoundPairs:
         baseline=tuple(valid[0][index] for index in indices),
         candidate=tuple(valid[1][index] for index in indices),
         num_measured=len(measured),
+        num_disturbed=disturbed,
     )
 
 

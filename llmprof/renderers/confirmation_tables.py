@@ -17,8 +17,10 @@ _ARRANGEMENTS = {
 def arrangement_text(live: LiveComparison) -> str:
     """How, and over how many pairs, the arms took turns."""
     pairs = f"{live.num_pairs} pairs"
-    if live.num_used < live.num_pairs:
-        pairs += f", {live.num_pairs - live.num_used} of them disturbed and left out"
+    if live.num_disturbed:
+        left_out = live.num_used < live.num_pairs
+        fate = "left out" if left_out else "used all the same, since too few others remain"
+        pairs += f", {live.num_disturbed} of them disturbed and {fate}"
     return f"measured in turns, {_ARRANGEMENTS[live.arrangement]}: {pairs}"
 
 

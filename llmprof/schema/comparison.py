@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from llmprof.schema.confirmation import Confirmation, OutputComparison
 from llmprof.schema.cost import Phase
@@ -105,8 +105,10 @@ class LiveComparison(Record):
     arrangement: Arrangement
     num_pairs: PositiveInt
     """Measured."""
+    num_disturbed: NonNegativeInt
+    """Pairs of which a round was spoiled by other processes or a lower clock."""
     num_used: PositiveInt
-    """Of them, without those of which a round was disturbed (all, where too few others remain)."""
+    """All but the disturbed ones; all of them where too few others remain."""
     outputs: OutputComparison
     confirmation: Confirmation | None
     not_predicted: str | None = None
