@@ -88,9 +88,13 @@ def test_other_tokens_are_told_by_the_first_one_and_other_work_is_stamped(
 def test_what_cannot_be_predicted_is_measured_all_the_same(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    served = ("workload.kind=trace", "batching.policy=continuous", "workload.requests=2")
-    served += ("workload.lengths.prompt={kind: fixed, mean: 6, high: 8}",)
-    served += ("workload.lengths.output={kind: fixed, mean: 3, high: 4}",)
+    served = [
+        "workload.kind=trace",
+        "batching.policy=continuous",
+        "workload.requests=2",
+        "workload.lengths.prompt={kind: fixed, mean: 6, high: 8}",
+        "workload.lengths.output={kind: fixed, mean: 3, high: 4}",
+    ]
     sets = [
         word
         for one in (*served, "measure.warmup=1", "weights.dtype=fp32")
