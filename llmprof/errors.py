@@ -5,7 +5,8 @@ LlmprofError
 ├── NotComparableError         4   two runs that may not be compared
 ├── UnstableMachineError       5   too many contended or throttled rounds
 ├── MeasurementFailedError     6   out of memory, crash, wrong tokens
-└── CapabilityError            7   unsupported architecture, dtype or switch; model larger than memory
+└── CapabilityError            7   unsupported architecture, dtype or switch
+    └── DoesNotFitError        7   model larger than memory
 """
 
 from typing import ClassVar
@@ -45,3 +46,7 @@ class MeasurementFailedError(LlmprofError):
 
 class CapabilityError(LlmprofError):
     exit_code = 7
+
+
+class DoesNotFitError(CapabilityError):
+    """Memory that is free now does not hold it; what else is loaded may be the reason."""

@@ -6,8 +6,16 @@ from llmprof.analysis.comparable import why_not_comparable
 from llmprof.analysis.compare_headline import headline
 from llmprof.analysis.compare_ledger import part_changes
 from llmprof.analysis.compare_metrics import metric_changes
+from llmprof.analysis.compare_pairs import paired_changes, round_pairs
 from llmprof.errors import NotComparableError
-from llmprof.schema.comparison import ComparedSide, Comparison, SettingChange
+from llmprof.schema.comparison import (
+    Arrangement,
+    ComparedSide,
+    Comparison,
+    LiveComparison,
+    SettingChange,
+)
+from llmprof.schema.confirmation import Confirmation, OutputComparison
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Report
 from llmprof.schema.settings import RunConfig
@@ -55,9 +63,47 @@ def compare_reports(
     )
 
 
-def setting_changes(baseline: RunConfig, candidate: RunConfig) -> tuple[SettingChange, ...]:
-    """Every switch that was set differently, dotted."""
-    one, other = _flat(baseline), _flat(candidate)
+def compare_live(
+    baseline: Report,
+    candidate: Report,
+    outputs: OutputComparison,
+    arrangement: Arrangement,
+    *,
+    confirmation: Confirmation | None = None,
+    not_predicted: str | None = None,
+) -> Comparison:
+    """Compare two arms whose rounds took turns; other work is stamped, since it was asked for."""
+    pairs = round_pairs(baseline.run, candidate.run)
+    metrics = paired_changes(baseline, candidate, pairs, arrangement)
+    parts = part_changes(baseline.ledgers, candidate.ledgers)
+    before, after = baseline.run.settings, candidate.run.settings
+    return Comparison(
+        baseline=_side((baseline,), "baseline"),
+        candidate=_side((candidate,), "candidate"),
+        not_comparable=_reasons((baseline, candidate)),
+        settings=setting_changes(before, after, without=("measure", "gate", "sweep")),
+        same_outputs=outputs.same,
+        metrics=metrics,
+        parts=parts,
+        caveats=_caveats((baseline,), (candidate,)),
+        headline=headline(metrics, parts),
+        live=LiveComparison(
+            arrangement=arrangement,
+            num_pairs=pairs.num_measured,
+            num_disturbed=pairs.num_disturbed,
+            num_used=len(pairs.baseline),
+            outputs=outputs,
+            confirmation=confirmation,
+            not_predicted=not_predicted,
+        ),
+    )
+
+
+def setting_changes(
+    baseline: RunConfig, candidate: RunConfig, *, without: Sequence[str] = _NOT_COMPARED
+) -> tuple[SettingChange, ...]:
+    """Every switch that was set differently, dotted, but for whole groups `without`."""
+    one, other = _flat(baseline, without), _flat(candidate, without)
     return tuple(
         SettingChange(key=key, baseline=value, candidate=other[key])
         for key, value in one.items()
@@ -65,12 +111,12 @@ def setting_changes(baseline: RunConfig, candidate: RunConfig) -> tuple[SettingC
     )
 
 
-def _flat(config: RunConfig) -> dict[str, str]:
-    groups = config.model_dump(mode="json", exclude=set(_NOT_COMPARED))
+def _flat(config: RunConfig, without: Sequence[str]) -> dict[str, str]:
+    groups = config.model_dump(mode="json", exclude=set(without))
     return {
-        f"{group}.{key}": "null" if value is None else str(value)
+        f"{group}.{key}" if key else group: "null" if value is None else str(value)
         for group, values in groups.items()
-        for key, value in values.items()
+        for key, value in (values.items() if isinstance(values, dict) else [("", values)])
     }
 
 

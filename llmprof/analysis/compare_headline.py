@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from llmprof import units
+from llmprof.analysis.compare_pairs import MIN_PAIRS
 from llmprof.analysis.metrics import TPOT, TTFT
 from llmprof.schema.comparison import Basis, Change, MetricChange, PartChange
 from llmprof.schema.cost import Phase
@@ -49,6 +50,12 @@ def _shown(change: MetricChange) -> str:
         floor = change.noise_floor
         known = f"; launches differ by {units.percent(floor)} here" if floor else ""
         return f"Too few launches: no significance is claimed{known}"
+    pairs = change.ratio.num_samples if change.ratio is not None else 0
     if change.change is Change.NOT_SHOWN:
+        if change.basis is Basis.PAIRED and pairs < MIN_PAIRS:
+            return f"Too few pairs ({pairs} of at least {MIN_PAIRS}): no significance is claimed"
         return "No difference is shown"
+    if change.basis is Basis.PAIRED:
+        p_value = units.significant(change.p_value or 0.0, 2)
+        return f"The difference is shown in {pairs} pairs (p = {p_value})"
     return f"The difference is shown (p = {units.significant(change.p_value or 0.0, 2)})"

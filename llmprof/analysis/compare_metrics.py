@@ -25,9 +25,18 @@ def metric_changes(
     base = [report_estimates(one) for one in baseline]
     cand = [report_estimates(one) for one in candidate]
     changes = [_timed(metric, base, cand, floors.get(metric.name)) for metric in TIMED]
-    counts = exact_counters(baseline[0].run), exact_counters(candidate[0].run)
-    changes += [_exact(metric, *(side.get(metric.name) for side in counts)) for metric in EXACT]
-    changes += [_peak(metric, *(side.get(metric.name) for side in counts)) for metric in PEAKS]
+    timed = tuple(change for change in changes if change is not None)
+    return (*timed, *exact_changes(baseline[0], candidate[0]))
+
+
+def exact_changes(
+    baseline: Report, candidate: Report, *, peaks: bool = True
+) -> tuple[MetricChange, ...]:
+    """What two runs hold and start, count by count; `peaks` adds their most memory."""
+    counts = exact_counters(baseline.run), exact_counters(candidate.run)
+    changes = [_exact(metric, *(side.get(metric.name) for side in counts)) for metric in EXACT]
+    if peaks:
+        changes += [_peak(metric, *(side.get(metric.name) for side in counts)) for metric in PEAKS]
     return tuple(change for change in changes if change is not None)
 
 
@@ -87,11 +96,12 @@ def _tested(
     p_value = min(1.0, 2 * min(larger, smaller))
     change = Change.NOT_SHOWN
     if p_value <= SIGNIFICANCE:
-        change = _direction(metric, ratio.point)
+        change = direction(metric, ratio.point)
     return {"ratio": ratio, "p_value": p_value, "basis": Basis.LAUNCHES, "change": change}
 
 
-def _direction(metric: Metric, ratio: float) -> Change:
+def direction(metric: Metric, ratio: float) -> Change:
+    """Of a difference that is shown."""
     return Change.WORSE if (ratio > 1) == (metric.better is Better.LOWER) else Change.BETTER
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from llmprof import units
-from llmprof.analysis.checks import MIN_ROUNDS
+from llmprof.analysis.compare_pairs import round_pairs
 from llmprof.analysis.paired import paired_ratio
 from llmprof.analysis.phases import round_steps
 from llmprof.analysis.prediction import BaseRun
@@ -59,13 +59,10 @@ def paired_speedup(base: RunRecord, target: RunRecord, phase: Phase) -> Estimate
 
     Pairs of which one round was disturbed are left out while three others remain.
     """
-    valid = [_step_s(select_rounds(record.rounds).rounds, phase) for record in (base, target)]
-    common = valid[0].keys() & valid[1].keys()
-    if len(common) < MIN_ROUNDS:
-        valid = [_step_s(record.rounds, phase) for record in (base, target)]
-        common = valid[0].keys() & valid[1].keys()
-    pairs = sorted(common)
-    return paired_ratio([valid[1][index] for index in pairs], [valid[0][index] for index in pairs])
+    pairs = round_pairs(base, target)
+    before, after = (_step_s(rounds, phase) for rounds in (pairs.baseline, pairs.candidate))
+    common = sorted(before.keys() & after.keys())
+    return paired_ratio([after[index] for index in common], [before[index] for index in common])
 
 
 def _step_s(rounds: Sequence[Round], phase: Phase) -> dict[int, float]:

@@ -13,7 +13,6 @@ from llmprof.analysis.prediction_target import (
     largest_batch,
 )
 from llmprof.analysis.rates import Rates
-from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.step import step_cost
 from llmprof.schema.cost import PROJECTIONS, Phase, SequenceShape, StepShape
 from llmprof.schema.ledger import Side
@@ -21,6 +20,7 @@ from llmprof.schema.levers import Crossing
 from llmprof.schema.settings import KvLayout
 
 _MOST_BATCH: Final = 65_536
+_MOST_CONTEXT: Final = 10**9
 
 
 def find_crossings(base: BaseRun) -> tuple[Crossing, ...]:
@@ -31,7 +31,7 @@ def find_crossings(base: BaseRun) -> tuple[Crossing, ...]:
     if base.target.settings.kv_cache.layout is not KvLayout.NONE:
         found.append(_decode_batch(base.target, rates, cache_bytes))
         found.append(_full_memory(base))
-        found.append(_context(base.target))
+        found.append(context_crossing(base.target))
     return tuple(found)
 
 
@@ -83,21 +83,31 @@ def _full_memory(base: BaseRun) -> Crossing:
     )
 
 
-def _context(target: Target) -> Crossing:
-    per_token = kv_bytes_per_token(target.model, target.options.kv_bytes_per_number)
-    shape = _shape(Phase.DECODE, 1, 1, 1)
-    weights = step_cost(target.model, target.weights, shape, target.options).traffic.weights
-    batch = target.settings.workload.batch
-    value = int(weights / (per_token * batch)) + 1
+def context_crossing(target: Target) -> Crossing:
+    """From where a decode step reads more KV cache than weights.
+
+    By the traffic of a decode step: layers with a window read no more than their window.
+    """
+    batch, longest = target.settings.workload.batch, target.model.max_position_embeddings
+
+    def outweighs(context: int) -> bool:
+        shape = _shape(Phase.DECODE, batch, 1, context)
+        traffic = step_cost(target.model, target.weights, shape, target.options).traffic
+        return traffic.kv_read > traffic.weights
+
+    value = first_size(outweighs, _MOST_CONTEXT)
     each = "" if batch == 1 else f" in each of {batch} sequences"
-    longest = target.model.max_position_embeddings
-    beyond = "" if value <= longest else f", beyond the model's {units.count(longest)} positions"
-    return Crossing(
-        name="context_kv_exceeds_weights",
-        value=value,
-        sentence=f"a decode step reads more KV cache than weights from {units.count(value)} tokens of "
-        f"context{each}{beyond}",
-    )
+    if value is None:
+        told = f"a decode step reads more weights than KV cache at every context{each}"
+    else:
+        beyond = (
+            "" if value <= longest else f", beyond the model's {units.count(longest)} positions"
+        )
+        told = (
+            f"a decode step reads more KV cache than weights from {units.count(value)} tokens of "
+            f"context{each}{beyond}"
+        )
+    return Crossing(name="context_kv_exceeds_weights", value=value, sentence=told)
 
 
 def first_size(holds: Callable[[int], bool], most: int) -> int | None:

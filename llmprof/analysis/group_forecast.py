@@ -12,10 +12,14 @@ from llmprof.analysis.spans import Span
 from llmprof.analysis.step_split import GroupSplit, StepWork
 from llmprof.schema.cost import PROJECTIONS, OpCost, OpGroup, Phase
 from llmprof.schema.prediction import KernelTime
+from llmprof.schema.settings import AttentionKind
 
 _SLOWEST_UNPACKING = 4.0
 """A kernel that converts numbers moves them at a quarter of the read ceiling or faster; without a
 benchmark of it the point lies between."""
+_STREAMED_SHARE = 0.8
+"""Of the read ceiling, at which decode attention is assumed to read a long cache where no benchmark of
+it is known. Chosen once, in sight of a batch sweep of the demo model: that sweep does not confirm it."""
 HAVE_LINKS = (*PROJECTIONS, OpGroup.ATTENTION)
 
 
@@ -120,6 +124,16 @@ def _by_roofs(change: GroupChange) -> Forecast:
     net_s = max(split.time_s - fixed_s, 0.0)
     kept = fixed_s + net_s * after_s / before_s
     stays = max(fixed_s + net_s + after_s - before_s, fixed_s + after_s)
+    if change.same_kernel and _streams_a_cache(change):
+        # One short call a layer: a run that timed it at one size cannot tell what a call costs from
+        # what a byte costs, but the kernel's own benchmark can.
+        per_link = min(net_s / before_s, 1 / _STREAMED_SHARE)
+        point = fixed_s + net_s + per_link * (after_s - before_s)
+        return Forecast(
+            Span.around(max(point, fixed_s + after_s), kept, stays),
+            f"its roof again at {_STREAMED_SHARE:.0%} for what is read more or less; the rest of its "
+            "time is paid once a call",
+        )
     if change.same_kernel:
         return Forecast(
             Span.around(kept, stays), "its roof again, with the measured ratio of time to roof"
@@ -136,6 +150,12 @@ def _by_roofs(change: GroupChange) -> Forecast:
         "to no gain at all",
         is_measured=False,
     )
+
+
+def _streams_a_cache(change: GroupChange) -> bool:
+    """Flash attention of single new tokens: it shares all sequences and heads out to the threads."""
+    flash = change.target.target.settings.attention.kind is AttentionKind.FLASH
+    return flash and change.group is OpGroup.ATTENTION and change.phase is Phase.DECODE
 
 
 def _unpacking_s(change: GroupChange) -> float:

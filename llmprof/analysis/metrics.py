@@ -5,7 +5,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from llmprof.analysis.latency import measure_latency
-from llmprof.analysis.phases import round_steps
+from llmprof.analysis.phases import measure_phase, round_steps
+from llmprof.analysis.validity import RoundSelection
 from llmprof.errors import InputError
 from llmprof.schema.cost import Phase
 from llmprof.schema.measurement import Estimate
@@ -81,6 +82,13 @@ def round_values(one: Round) -> dict[str, float]:
         for step in round_steps((one,), phase):
             values[f"{phase.value}.step_s.p50"] = step.step_s
     return values
+
+
+def round_rates(one: Round) -> dict[str, float]:
+    """Tokens per second of a single round, by the formula of its report."""
+    alone = RoundSelection(rounds=(one,), reasons={}, num_total=1)
+    measured = [found for phase in Phase if (found := measure_phase(alone, phase)) is not None]
+    return {f"{one.phase.value}.tokens_per_s.p50": one.new_tokens_per_s.point for one in measured}
 
 
 def round_metric_names() -> tuple[str, ...]:

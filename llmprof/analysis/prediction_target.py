@@ -16,6 +16,7 @@ from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.prediction import Capacity, SettingChange
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import (
+    MAX_SEQUENCES,
     AttentionKind,
     BatchingPolicy,
     ContextKind,
@@ -30,7 +31,7 @@ PACKED_ROWS: Final = 16
 """Rows up to which every packed format is read as it is, on any CPU (`engine.kernels.matvec`)."""
 _FREE_GROUPS: Final = ("measure", "gate")
 """Settings that say how to measure: no step takes longer for them."""
-MOST_SEQUENCES: Final = 65_536
+MOST_SEQUENCES: Final = MAX_SEQUENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ def capacity_of(target: Target, available_bytes: int) -> Capacity:
         kv_bytes=need.kv_bytes,
         activation_bytes=need.activation_bytes,
         fits=need.total_bytes <= available_bytes,
+        asked_batch=target.settings.workload.batch,
         largest_batch=largest_batch(target, available_bytes),
     )
 

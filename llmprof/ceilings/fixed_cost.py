@@ -57,7 +57,7 @@ def measure_fixed_cost(environment: Environment, device: str) -> FixedCost:
 
 
 class TinyOps:
-    """Alpha of a CPU, again and again in a few milliseconds. (That of a GPU does not drift with neighbours.)"""
+    """Alpha of a CPU, again and again in a few milliseconds: that of a GPU knows no neighbours."""
 
     def __init__(self) -> None:
         self._ops = _tiny_ops()

@@ -1,4 +1,4 @@
-"""`llmprof compare`: two saved runs side by side."""
+"""`llmprof compare`: two saved runs side by side, or two settings measured in turns."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,8 @@ import typer
 from llmprof.cli import options, streams
 from llmprof.cli.report import damage_explained
 from llmprof.errors import InputError
+from llmprof.schema.settings import MAX_ROUNDS
+from llmprof.store.settings_file import load_settings
 
 if TYPE_CHECKING:
     from llmprof.schema.comparison import Comparison
@@ -20,8 +22,45 @@ _SIDE = (
 
 
 def compare(
-    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_SIDE, show_default=False)],
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help=_SIDE, show_default=False)],
+    baseline: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASELINE|CONFIG",
+            help=f"{_SIDE} With --base or --cand: a model or a settings file, measured now.",
+            show_default=False,
+        ),
+    ],
+    candidate: Annotated[
+        str | None, typer.Argument(metavar="CANDIDATE", help=_SIDE, show_default=False)
+    ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--base",
+            metavar="KEY=VALUE[,KEY=VALUE]",
+            help="Measure both arms now, in turns; settings of the baseline.",
+            show_default=False,
+        ),
+    ] = None,
+    cand: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cand",
+            metavar="KEY=VALUE[,KEY=VALUE]",
+            help="The same, settings of the candidate.",
+            show_default=False,
+        ),
+    ] = None,
+    sets: options.Sets = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option("--rounds", metavar="R", min=1, max=MAX_ROUNDS, help="Pairs to measure."),
+    ] = None,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="Random weights of the model's shape.")
+    ] = False,
+    device: options.Device = None,
+    threads: options.Threads = None,
     output: options.Outputs = None,
     force: Annotated[
         bool,
@@ -31,30 +70,73 @@ def compare(
         ),
     ] = False,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Compare saved runs: each metric, whether a difference is shown, and where it lies.
+    """Compare two saved runs, or measure two settings in turns: what differs, and where it lies.
 
-    Both sides must have done the same work on the same machine and software; switches of the engine
-    may differ. A difference is called real only with four launches a side and more: of one launch
-    each nothing is claimed. A slower candidate is no error here: that is llmprof gate.
+    Saved: both sides must have done the same work on the same machine and software; switches of the
+    engine may differ. A difference is called real only with four launches a side and more: of one
+    launch each nothing is claimed.
+
+    With --base or --cand both arms are measured now, A B B A. The baseline is run once by itself, and
+    from it the candidate is predicted; that is on disk before the candidate is loaded. Pairs of rounds
+    say what is shown (it takes six), and the ledger where prediction and measurement part.
+
+    A slower candidate is no error here: that is llmprof gate.
 
     For example:
 
-      llmprof compare @last~1 @last
-
       llmprof compare @last~1 @last -o compare.html
+
+      llmprof compare sample_configs/demo.yaml --base weights.quantization=none --cand weights.quantization=int8
     """
     outputs = [Path(path) for path in output or []]
+    measuring = {
+        "measure.rounds": rounds,
+        "weights.source": "random" if random_weights else None,
+        "device": device,
+        "execution.threads": threads,
+    }
+    live = base is not None or cand is not None
+    _check_call(candidate, live=live, measuring=[*filter(None, measuring.values()), *(sets or [])])
     _check(outputs, force=force)
-    references = [_launches(side) for side in (baseline, candidate)]
-    with damage_explained([*references[0], *references[1]]):
-        comparison = _compared(*references, force=force)
-        files = [(path, _rendered(comparison, path.suffix)) for path in outputs]
-    _write(files)
+    if live:
+        from llmprof.cli.live_compare import arms, measured
+
+        config = load_settings(baseline, measuring, sets or [])
+        comparison = measured(*arms(config, base or [], cand or []), quiet=quiet)
+    else:
+        assert candidate is not None, "checked above"
+        references = [_launches(side) for side in (baseline, candidate)]
+        with damage_explained([*references[0], *references[1]]):
+            comparison = _compared(*references, force=force)
+    _write([(path, _rendered(comparison, path.suffix)) for path in outputs])
     if json:
         streams.print_json(comparison)
-    elif not outputs:
+    elif live or not outputs:
         _show(comparison)
+
+
+def _check_call(candidate: str | None, *, live: bool, measuring: Sequence[object]) -> None:
+    """Whether the words fit together: two saved runs, or one configuration and its arms."""
+    if live and candidate is not None:
+        raise InputError(
+            f"'{candidate}' is one word too many: with --base or --cand one configuration is measured",
+            remedy="Give two saved runs, or one configuration with --base and --cand",
+        )
+    if live:
+        return
+    if candidate is None:
+        raise InputError(
+            "Missing argument 'CANDIDATE'",
+            remedy="Name a second run, or measure two settings with --base and --cand KEY=VALUE",
+        )
+    if measuring:
+        raise InputError(
+            "saved runs are compared as they are: --set, --rounds, --random-weights, --device and "
+            "--threads are for --base and --cand",
+            remedy="Leave them out, or measure both with --base and --cand",
+        )
 
 
 def _launches(side: str) -> list[str]:

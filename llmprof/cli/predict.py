@@ -10,9 +10,11 @@ from llmprof.errors import InputError
 from llmprof.store.settings_file import changed_settings, is_settings_file, load_settings
 
 if TYPE_CHECKING:
+    from llmprof.architectures.source import ModelSource
     from llmprof.schema.ceilings import Ceilings
     from llmprof.schema.prediction import Prediction
     from llmprof.schema.run import RunRecord
+    from llmprof.schema.settings import RunConfig
 
 _RUN_MARK: Final = b'"llmprof.run/'
 _HEAD_BYTES: Final = 256
@@ -67,12 +69,14 @@ def predict(
     if record is not None:
         document = _from_run(record, sets or [], _ceilings(on, device_ceilings, quiet=quiet))
     else:
+        settings = load_settings(base, {}, sets or [])
+        source = _source(base, settings)
         if on is None and device_ceilings is None:
             raise InputError(
                 f"'{base}' is no saved run, and a model alone has no device",
                 remedy="Add --on cpu (or cuda:N), or --device-ceilings FILE",
             )
-        document = _from_model(base, sets or [], _ceilings(on, device_ceilings, quiet=quiet))
+        document = _from_model(source, settings, _ceilings(on, device_ceilings, quiet=quiet))
     if json:
         streams.print_json(document)
     else:
@@ -120,13 +124,28 @@ def _from_run(record: "RunRecord", sets: list[str], ceilings: "Ceilings | None")
     return predict(BaseRun.of(record), settings, ceilings=ceilings)
 
 
-def _from_model(base: str, sets: list[str], ceilings: "Ceilings | None") -> "Prediction":
-    from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
+def _source(base: str, settings: "RunConfig") -> "ModelSource":
+    """Found before a device is asked for: a misspelled name is no model without a device.
+
+    Raises:
+        InputError: no such run and no such model, with the nearest preset.
+    """
     from llmprof.architectures.source import resolve_model
     from llmprof.schema.settings import WeightSource
 
-    settings = load_settings(base, {}, sets)
-    source = resolve_model(settings.model, weights=WeightSource.RANDOM)
+    try:
+        return resolve_model(settings.model, weights=WeightSource.RANDOM)
+    except InputError as error:
+        if is_settings_file(base):
+            raise
+        raise InputError(f"no saved run, and {error.message}", remedy=error.remedy) from error
+
+
+def _from_model(
+    source: "ModelSource", settings: "RunConfig", ceilings: "Ceilings | None"
+) -> "Prediction":
+    from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
+
     assert ceilings is not None, "asked for before"
     target = paper_target(source.config, source.manifest, settings, ceilings.environment)
     return predict_on_paper(target, ceilings)

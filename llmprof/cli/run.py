@@ -10,7 +10,8 @@ import typer
 
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
-from llmprof.errors import InputError, MeasurementFailedError
+from llmprof.cli.switched import check_unlike, switched
+from llmprof.errors import MeasurementFailedError
 from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass, RunConfig
 from llmprof.store.settings_file import load_settings
 
@@ -106,7 +107,10 @@ def run(
     config = load_settings(
         model, {key: value for key, value in flags.items() if value is not None}, sets or []
     )
-    target = None if confirm is None else _changed(config, confirm)
+    target = None
+    if confirm is not None:
+        target = switched(config, [confirm], option="--confirm")
+        check_unlike(config, target, told=f"--confirm {confirm}")
     outputs = [Path(path) for path in output or []]
     config = _with_tracing(config) if ops or _show_ops(outputs) else config
     _check_outputs(outputs, force=force)
@@ -126,28 +130,20 @@ def run(
         _confirm(record, target, json=json, quiet=quiet)
 
 
-def _changed(config: RunConfig, confirm: str) -> RunConfig:
-    """The settings of the other arm, checked before anything is measured."""
-    from llmprof.store.settings_file import changed_settings
-
-    target = changed_settings(config, confirm.split(","), option="--confirm")
-    if target == config:
-        raise InputError(f"--confirm {confirm} changes nothing", remedy="Name another value")
-    return target
-
-
 def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool) -> None:
-    from llmprof.experiments.confirm import confirm_switch
-    from llmprof.renderers.confirmation_text import render_confirmation
+    from llmprof.experiments.confirm import compare_switch
+    from llmprof.renderers.comparison_text import render_comparison
 
     with streams.progress_on_stderr(quiet=quiet) as progress:
-        document = confirm_switch(
+        document = compare_switch(
             record, target, argv=("llmprof", *sys.argv[1:]), progress=progress
         )
     if json:
         streams.print_json(document)
     else:
-        render_confirmation(document, streams.result_console())
+        console = streams.result_console()
+        console.print()
+        render_comparison(document, console)
 
 
 def _measured(

@@ -10,7 +10,7 @@ from llmprof.costs.memory import MemoryNeed, memory_need
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.capabilities import serves_requests
 from llmprof.engine.serving_memory import cost_options_on_paper, serving_memory
-from llmprof.errors import CapabilityError, MeasurementFailedError
+from llmprof.errors import DoesNotFitError, MeasurementFailedError
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import ContextKind, RunConfig
 from llmprof.units import byte_count
@@ -50,14 +50,14 @@ def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_byt
         host_available_bytes: what a new allocation on the host can get.
 
     Raises:
-        CapabilityError: with the numbers.
+        DoesNotFitError: with the numbers.
     """
     available = host_available_bytes
     if device.startswith("cuda"):
         available = torch.cuda.mem_get_info(device)[0]
     if need.total_bytes <= available:
         return
-    raise CapabilityError(
+    raise DoesNotFitError(
         f"{name} needs {byte_count(need.total_bytes)} on {device} "
         f"({byte_count(need.weight_bytes)} weights, {byte_count(need.kv_bytes)} KV cache, "
         f"{byte_count(need.activation_bytes)} activations), "

@@ -11,7 +11,7 @@ from pydantic import NonNegativeFloat
 from llmprof.schema.environment import Environment
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.record import Record
-from llmprof.schema.run import EngineDescription, Round
+from llmprof.schema.run import EngineDescription, Round, RunRecord
 
 PROTOCOL: Final = 1
 """Base and candidate may be of different versions of llmprof; they must agree in this."""
@@ -40,6 +40,14 @@ class ArmCounters(Record):
     """The reply to `count`: metrics that are judged without statistics."""
 
     values: dict[str, NonNegativeFloat]
+
+
+class WholeRun(Record):
+    """The reply to `profile`: a run from loading to counting, in a process that lives for it alone."""
+
+    record: RunRecord
+    output_tokens: tuple[tuple[int, ...], ...] | None
+    """Ids [sequence][step] of its last round; null for served requests, which keep none."""
 
 
 class ArmFailure(Record):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from llmprof.experiments.arm_messages import (
     ArmDescription,
     ArmFailure,
     Turn,
+    WholeRun,
 )
 from llmprof.schema.record import Record
 from llmprof.schema.settings import RunConfig
@@ -27,6 +29,8 @@ from llmprof.schema.settings import RunConfig
 Reply = TypeVar("Reply", bound=Record)
 _MODULE = "llmprof.experiments.arm_worker"
 _LONGEST_REASON = 300
+_NO_WORKER = re.compile(r"No module named '?(llmprof[\w.]*)")
+"""How Python ends where `-m` finds no such module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class ArmProcess:
 
     Raises:
         MeasurementFailedError: the process ended, or speaks another version.
+        CapabilityError: its interpreter has no llmprof, or one that cannot be a worker.
         LlmprofError: whatever the arm itself raised, with the arm's name before it.
     """
 
@@ -111,6 +116,11 @@ class ArmProcess:
         self._send({"do": "count", "ops": ops})
         return self._receive(ArmCounters)
 
+    def profile(self) -> WholeRun:
+        """Load, measure as `measure` says, and count: a run of its own."""
+        self._send({"do": "profile", "settings": self.plan.config.model_dump(mode="json")})
+        return self._receive(WholeRun)
+
     def _send(self, request: dict[str, Any]) -> None:
         try:
             self._stdin.write(json.dumps(request) + "\n")
@@ -139,11 +149,17 @@ class ArmProcess:
         known = getattr(errors, failure.error, MeasurementFailedError)
         return known(f"{self.plan.label}: {failure.message}", remedy=failure.remedy)
 
-    def _ended(self) -> MeasurementFailedError:
+    def _ended(self) -> LlmprofError:
         """It went away without a word of its own: what it last printed says why."""
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]
+        if lines and (missing := _NO_WORKER.search(lines[-1])):
+            without = "no llmprof" if missing[1] == "llmprof" else "an llmprof without gate workers"
+            return errors.CapabilityError(
+                f"{self.plan.label}: its Python has {without}",
+                remedy="Install this version of llmprof, or one close to it, into that environment",
+            )
         reason = f": {lines[-1][:_LONGEST_REASON]}" if lines else ""
         died = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         return MeasurementFailedError(f"{self.plan.label}: its process {died}{reason}")

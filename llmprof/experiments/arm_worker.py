@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-from llmprof.errors import LlmprofError, MeasurementFailedError
+from llmprof.errors import CapabilityError, LlmprofError, MeasurementFailedError
 from llmprof.experiments.arm_messages import ArmFailure
 from llmprof.schema.record import Record
 from llmprof.schema.settings import RunConfig
@@ -39,6 +39,11 @@ def _answer(session: Any, request: Mapping[str, Any]) -> tuple[Any, Record]:
             config = RunConfig.model_validate_json(json.dumps(request["settings"]), strict=True)
             session = ArmSession.open(config)
             return session, session.describe()
+        case "profile":
+            from llmprof.experiments.whole_run import whole_run
+
+            config = RunConfig.model_validate_json(json.dumps(request["settings"]), strict=True)
+            return session, whole_run(config)
         case "turn":
             return session, session.turn(request["seconds"])
         case "count":
@@ -50,6 +55,12 @@ def _answer(session: Any, request: Mapping[str, Any]) -> tuple[Any, Record]:
 def _failure(error: Exception) -> ArmFailure:
     if isinstance(error, LlmprofError):
         return ArmFailure(error=type(error).__name__, message=error.message, remedy=error.remedy)
+    if isinstance(error, ModuleNotFoundError):
+        return ArmFailure(
+            error=CapabilityError.__name__,
+            message=f"its Python has no {error.name}",
+            remedy="Install what llmprof needs into that environment",
+        )
     return ArmFailure(error="", message=f"{type(error).__name__}: {error}")
 
 

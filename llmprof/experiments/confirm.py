@@ -1,16 +1,20 @@
-"""`llmprof run --confirm`: predict a switch, write it down, flip it, and explain the difference."""
+"""Predict a switch, write it down, flip it, and explain the difference: `compare --cand`, `run --confirm`."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from llmprof.analysis.compare import compare_live
 from llmprof.analysis.confirmation import confirm
 from llmprof.analysis.prediction import BaseRun, predict
 from llmprof.analysis.prediction_target import target_of_run
+from llmprof.analysis.report import build_report
 from llmprof.engine.device import resolve_device
-from llmprof.errors import CapabilityError, InputError
+from llmprof.errors import CapabilityError, DoesNotFitError, InputError
 from llmprof.experiments.kernel_benchmarks import benchmark_kernels
-from llmprof.experiments.paired import measure_pairs
+from llmprof.experiments.paired import PairedRuns, measure_pairs
+from llmprof.schema.comparison import Comparison
 from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.prediction import Prediction
 from llmprof.schema.run import RunRecord
@@ -52,25 +56,90 @@ def confirm_switch(
 
     Raises:
         InputError: nothing changes, or settings that cannot be predicted.
-        CapabilityError: the target cannot run, or memory does not hold both.
+        CapabilityError: the target cannot run.
         MeasurementFailedError: memory ran out.
     """
     progress = progress or NullProgress()
+    written = _predicted(record, target, progress)
+    if told is not None:
+        told(written.prediction)
+    return written.confirmed(_measured_pairs(record, target, argv, progress))
+
+
+def compare_switch(
+    record: RunRecord,
+    target: RunConfig,
+    *,
+    argv: tuple[str, ...] = (),
+    progress: Progress | None = None,
+) -> Comparison:
+    """As `confirm_switch`, with every metric over the pairs; what cannot be predicted is measured only.
+
+    Raises:
+        CapabilityError: the target cannot run.
+        MeasurementFailedError: memory ran out.
+    """
+    progress = progress or NullProgress()
+    written, reason = None, None
+    try:
+        written = _predicted(record, target, progress)
+    except DoesNotFitError:
+        raise
+    except (InputError, CapabilityError) as error:
+        reason = error.message
+        progress.note(f"no prediction: {reason}")
+    pairs = _measured_pairs(record, target, argv, progress)
+    return compare_live(
+        build_report(pairs.base),
+        build_report(pairs.target),
+        pairs.outputs,
+        pairs.arrangement,
+        confirmation=None if written is None else written.confirmed(pairs),
+        not_predicted=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A prediction that is on disk."""
+
+    prediction: Prediction
+    at: datetime
+
+    def confirmed(self, pairs: PairedRuns) -> Confirmation:
+        return confirm(
+            self.prediction, pairs.base, pairs.target, pairs.outputs, predicted_at=self.at
+        )
+
+
+def _predicted(record: RunRecord, target: RunConfig, progress: Progress) -> _Written:
+    """Before the target is loaded for its rounds.
+
+    Raises:
+        InputError, CapabilityError: settings that cannot be predicted.
+        DoesNotFitError: memory does not hold the target alone.
+    """
     prediction = predict_with_benchmarks(record, target, progress=progress)
     if not prediction.changes:
         raise InputError("--confirm changes nothing", remedy="Name a key and another value")
     if not prediction.capacity.fits:
-        raise CapabilityError(prediction.caveats[0].message, remedy=prediction.caveats[0].remedy)
-    predicted_at, path = write_prediction(prediction, record.id)
+        caveat = prediction.caveats[0]
+        raise DoesNotFitError(caveat.message, remedy=caveat.remedy)
+    at, path = write_prediction(prediction, record.id)
     for one in prediction.phases:
         if one.speedup is not None:
             progress.note(f"predicted {one.phase.value}: {ratio(one.speedup.point)} (in {path})")
-    if told is not None:
-        told(prediction)
+    return _Written(prediction, at)
+
+
+def _measured_pairs(
+    record: RunRecord, target: RunConfig, argv: tuple[str, ...], progress: Progress
+) -> PairedRuns:
+    """Measured in turn and saved, as runs that `llmprof report` can show."""
     pairs = measure_pairs(record.settings, target, argv=argv, progress=progress)
     save_run(pairs.base)
     save_run(pairs.target)
-    return confirm(prediction, pairs.base, pairs.target, pairs.outputs, predicted_at=predicted_at)
+    return pairs
 
 
 def write_prediction(prediction: Prediction, run_id: str) -> tuple[datetime, Path]:

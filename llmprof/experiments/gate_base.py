@@ -1,5 +1,6 @@
 """The baseline's settings: another file, or the same file as it stands in another commit."""
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,19 +18,35 @@ def settings_at_ref(path: Path, ref: str, sets: Sequence[str]) -> RunConfig:
     """
     if ref.startswith("-"):
         raise InputError(f"'{ref}' is no git ref")
-    command = ["git", "-C", str(path.parent), "show", f"{ref}:./{path.name}"]
-    try:
-        shown = subprocess.run(command, capture_output=True, check=False)
-    except OSError as error:
-        raise InputError(f"cannot read {path} at {ref}: git does not run here") from error
+    shown = _git(path, ref, "show", f"{ref}:./{path.name}")
     if shown.returncode:
+        known = _git(path, ref, "rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}")
         lines = shown.stderr.decode("utf-8", "replace").strip().splitlines() or ["git failed"]
         raise InputError(
             f"cannot read {path} at {ref}: {lines[-1].removeprefix('fatal: ')}",
-            remedy="In CI, fetch the base first: git fetch --depth 1 origin main",
+            remedy="In CI, fetch the base first: git fetch --depth 1 origin main"
+            if known.returncode
+            else "That commit has no such file: name one that has it, or give --base CONFIG",
         )
     try:
         text = shown.stdout.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} at {ref}: not UTF-8 text (byte {error.start})") from error
     return load_settings_text(text, f"{path} at {ref}", sets)
+
+
+def _git(path: Path, ref: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """In the file's folder, in plain English.
+
+    Raises:
+        InputError: git does not run, or the folder is none.
+    """
+    try:
+        return subprocess.run(
+            ["git", "-C", str(path.parent), *words],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise InputError(f"cannot read {path} at {ref}: git does not run here") from error

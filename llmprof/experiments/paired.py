@@ -1,13 +1,20 @@
-"""Two settings measured in turn in one process: A B B A, so that what drifts hits both alike."""
+"""Two settings measured in turn, A B B A, so that what drifts hits both alike.
 
+In one process where memory holds both engines; else each turn loads its own in a process of its own.
+"""
+
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
-from llmprof.engine.engine_workload import EngineWorkload
+from llmprof.errors import DoesNotFitError
+from llmprof.experiments.output_tokens import OutputTokens, compare_outputs
+from llmprof.experiments.turns import measure_in_turns
 from llmprof.instruments.snapshot import resolve_threads
 from llmprof.profiler import profile
+from llmprof.schema.comparison import Arrangement
 from llmprof.schema.confirmation import OutputComparison
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import Pass, RunConfig
@@ -22,6 +29,7 @@ class PairedRuns:
     base: RunRecord
     target: RunRecord
     outputs: OutputComparison
+    arrangement: Arrangement
 
 
 @dataclass(slots=True)
@@ -41,26 +49,51 @@ def measure_pairs(
     argv: tuple[str, ...] = (),
     progress: Progress | None = None,
 ) -> PairedRuns:
-    """Both in memory at once, each with readings around its own rounds; `measure` is the base's.
+    """As many pairs as `base` has rounds, each arm with readings around its own; `measure` is the base's.
 
     Raises:
-        CapabilityError: one of the two cannot run, or memory does not hold both.
+        CapabilityError: one of the two cannot run.
         MeasurementFailedError: memory ran out.
     """
     progress = progress or NullProgress()
     target = target.model_copy(update={"measure": base.measure})
+    try:
+        return _in_one_process(base, target, argv, progress)
+    except DoesNotFitError:
+        pass  # its traceback holds the engine that was loaded first
+    _free_memory()
+    progress.note(
+        f"memory does not hold both: each of {base.measure.rounds} pairs loads one after the other"
+    )
+    records, outputs = measure_in_turns(base, target, progress=progress)
+    return PairedRuns(*records, compare_outputs(*outputs), Arrangement.OWN_PROCESSES)
+
+
+def _in_one_process(
+    base: RunConfig, target: RunConfig, argv: tuple[str, ...], progress: Progress
+) -> PairedRuns:
+    """Raises DoesNotFitError where memory does not hold both at once."""
     inner = _Inner()
 
     def beside(first: Session) -> None:
         def in_turn(second: Session) -> None:
             _abba(first, second, progress)
-            inner.outputs = _compare_outputs(first, second)
+            inner.outputs = compare_outputs(OutputTokens.of(first), OutputTokens.of(second))
 
         inner.record = profile(target, argv=argv, progress=progress, rounds=in_turn)
 
     record = profile(base, argv=argv, progress=progress, rounds=beside)
     assert inner.record is not None, "the inner measurement returns or raises"
-    return PairedRuns(record, inner.record, inner.outputs)
+    # One process has one peak: it belongs to neither of the two.
+    one, other = (
+        run.model_copy(update={"peak_memory_bytes": None}) for run in (record, inner.record)
+    )
+    return PairedRuns(one, other, inner.outputs, Arrangement.ONE_PROCESS)
+
+
+def _free_memory() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing where no GPU was used
 
 
 def _abba(first: Session, second: Session, progress: Progress) -> None:
@@ -86,19 +119,3 @@ def _turn(session: Session) -> Callable[[int, bool], None]:
         session.paired_round(index, grouped=grouped)
 
     return run
-
-
-def _compare_outputs(first: Session, second: Session) -> OutputComparison:
-    """Of the last rounds: every round of one side gives the same tokens."""
-    one, other = first.workload, second.workload
-    if not isinstance(one, EngineWorkload) or not isinstance(other, EngineWorkload):
-        return OutputComparison(same=None, reason="served requests keep no tokens to compare")
-    before, after = first.config.workload, second.config.workload
-    asked = ("batch", "prompt_tokens", "output_tokens", "context", "seed")
-    differing = [key for key in asked if getattr(before, key) != getattr(after, key)]
-    if differing:
-        keys = ", ".join(f"workload.{key}" for key in differing)
-        return OutputComparison(same=None, reason=f"{keys} differ: other tokens were asked for")
-    tokens, others = one.output_tokens(), other.output_tokens()
-    equal = int((tokens == others).sum())
-    return OutputComparison(same=equal == tokens.numel(), tokens=tokens.numel(), equal_tokens=equal)

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,7 +19,7 @@ from llmprof.schema.settings import RunConfig
 from llmprof.schema.sweep import CellStatus, Sweep, SweepCell
 from llmprof.store.progress import NullProgress, Progress
 from llmprof.store.runs import find_run, save_run
-from llmprof.store.sweeps import check_sweeps_writable, finished_run_since, save_sweep
+from llmprof.store.sweeps import check_sweeps_writable, finished_run_since, save_sweep, sweep_lock
 
 _ENDED: Final = (CellStatus.MEASURED, CellStatus.REFUSED, CellStatus.FAILED)
 
@@ -50,24 +51,32 @@ def run_sweep(
     status `partial`.
 
     Raises:
-        InputError: settings or a model that no cell can run with, or a folder that is not writable.
+        InputError: settings or a model that no cell can run with, a folder that is not writable, or
+            a sweep that another process measures.
     """
     progress = progress or NullProgress()
     check_sweeps_writable()
-    plan = plan_sweep(config, argv=argv, fresh=fresh, progress=progress)
-    session = _Session(plan, progress, signals or Signals())
-    session.recover()
-    session.tell_what_is_there()
-    session.save()
-    try:
-        for visit in range(config.sweep.interleave):
-            for place, index in enumerate(plan.cheapest_first()):
-                session.visit(index, visit, place)
-    except KeyboardInterrupt:
-        session.interrupted()
-    else:
-        session.finished()
-    return session.sweep
+    with ExitStack() as held:
+        plan = plan_sweep(
+            config,
+            argv=argv,
+            fresh=fresh,
+            progress=progress,
+            claim=lambda identifier: held.enter_context(sweep_lock(identifier)),
+        )
+        session = _Session(plan, progress, signals or Signals())
+        session.recover()
+        session.tell_what_is_there()
+        session.save()
+        try:
+            for visit in range(config.sweep.interleave):
+                for place, index in enumerate(plan.cheapest_first()):
+                    session.visit(index, visit, place)
+        except KeyboardInterrupt:
+            session.interrupted()
+        else:
+            session.finished()
+        return session.sweep
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """What a sweep is going to measure, and what of it an earlier process has measured already."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -42,10 +42,21 @@ class SweepPlan:
         return sorted(range(len(cells)), key=lambda i: (cells[i].predicted_round_s or 0.0, i))
 
 
+def _nobody_else(identifier: str) -> None:
+    pass
+
+
 def plan_sweep(
-    config: RunConfig, *, argv: tuple[str, ...], fresh: bool, progress: Progress
+    config: RunConfig,
+    *,
+    argv: tuple[str, ...],
+    fresh: bool,
+    progress: Progress,
+    claim: Callable[[str], None] = _nobody_else,
 ) -> SweepPlan:
     """Check every cell's settings, and take over what was measured before unless `fresh`.
+
+    `claim` is called with the sweep's name before its document is read, and may raise.
 
     Raises:
         InputError: no axis, too many cells, settings that are not valid, or no such model.
@@ -61,6 +72,7 @@ def plan_sweep(
     files = [file for source in sources.values() for file in source.files]
     files += [Path(one) for one in {c.workload.file: None for c in configs} if one is not None]
     identifier = sweep_id(config, environment.fingerprint, files)
+    claim(identifier)
     saved = None if fresh else load_sweep(identifier)
     tool = Tool(version=__version__, argv=tuple(PurePath(word).name for word in argv))
     if saved is None:

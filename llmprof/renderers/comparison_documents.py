@@ -13,12 +13,19 @@ from llmprof.renderers.comparison_tables import (
     settings_table,
     stamps,
 )
+from llmprof.renderers.confirmation_tables import (
+    arrangement_text,
+    forecast_table,
+    prediction_text,
+    residual_tables,
+)
 from llmprof.renderers.document_page import Page, render_page
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.markdown import code, details, escaped, table_lines
+from llmprof.renderers.tables import Table
 from llmprof.renderers.what_ran import Fact
 from llmprof.renderers.wording import one_line
-from llmprof.schema.comparison import ComparedSide, Comparison, MetricChange
+from llmprof.schema.comparison import ComparedSide, Comparison, LiveComparison, MetricChange
 
 
 def comparison_json(comparison: Comparison) -> bytes:
@@ -63,12 +70,22 @@ def comparison_markdown(comparison: Comparison) -> bytes:
     lines += [*table_lines(metrics_table(comparison)), ""]
     if comparison.settings:
         lines += [*table_lines(settings_table(comparison)), ""]
+    if comparison.live is not None:
+        lines += [*_live_lines(comparison.live), ""]
     for table in parts_tables(comparison):
         lines += details(escaped(table.caption), table_lines(table))
     lines += [f"- *Caveat.* {escaped(one_line(one.message))}" for one in comparison.caveats]
     base, cand = (side.run_ids[0] for side in (comparison.baseline, comparison.candidate))
     lines += ["", f"Baseline {code(base)}, candidate {code(cand)}; {outputs_text(comparison)}.", ""]
     return "\n".join(lines).encode()
+
+
+def _live_lines(live: LiveComparison) -> list[str]:
+    lines = [f"{escaped(one_line(prediction_text(live)))}; {arrangement_text(live)}.", ""]
+    if live.confirmation is not None:
+        lines += [*table_lines(forecast_table(live)), ""]
+        lines += [f"- {escaped(one_line(one.sentence))}" for one in live.confirmation.phases]
+    return lines
 
 
 def comparison_html(comparison: Comparison, *, question: str = "") -> bytes:
@@ -93,17 +110,34 @@ def comparison_html(comparison: Comparison, *, question: str = "") -> bytes:
                 *map(_fact, (comparison.baseline, comparison.candidate)),
                 Fact("device", one_line(comparison.candidate.device)),
                 Fact("outputs", outputs_text(comparison)),
+                *_live_facts(comparison.live),
             ),
             headline=one_line(comparison.headline),
             figures=((svg, HOW_TO_READ),),
             sections=(
                 ("Metrics", first),
+                *_live_sections(comparison.live),
                 ("Where the difference lies", parts_tables(comparison)),
             ),
             caveats=comparison.caveats,
             question=question,
         )
     )
+
+
+def _live_facts(live: LiveComparison | None) -> tuple[Fact, ...]:
+    if live is None:
+        return ()
+    return (
+        Fact("turns", arrangement_text(live)),
+        Fact("prediction", one_line(prediction_text(live))),
+    )
+
+
+def _live_sections(live: LiveComparison | None) -> tuple[tuple[str, tuple[Table, ...]], ...]:
+    if live is None or live.confirmation is None:
+        return ()
+    return (("Predicted and measured", (forecast_table(live), *residual_tables(live))),)
 
 
 def _fact(side: ComparedSide) -> Fact:

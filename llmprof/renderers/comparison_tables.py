@@ -1,6 +1,7 @@
 """The tables of a comparison: the terminal, the page and the Markdown show the same cells."""
 
 from llmprof import units
+from llmprof.renderers.confirmation_tables import written_outputs_text
 from llmprof.renderers.estimates import confidence, interval, point_and_interval
 from llmprof.renderers.metric_format import NOTHING, change_text, formatter, value_text
 from llmprof.renderers.tables import Table
@@ -143,10 +144,13 @@ def stamps(comparison: Comparison) -> tuple[str, ...]:
     """What must be seen before any number."""
     if not comparison.not_comparable:
         return ()
-    return (f"FORCED, NOT COMPARABLE: {one_line('; '.join(comparison.not_comparable))}",)
+    kind = "FORCED, NOT COMPARABLE" if comparison.live is None else "NOT LIKE FOR LIKE"
+    return (f"{kind}: {one_line('; '.join(comparison.not_comparable))}",)
 
 
 def outputs_text(comparison: Comparison) -> str:
+    if comparison.live is not None:
+        return one_line(written_outputs_text(comparison.live.outputs))
     return {
         True: "both gave the same tokens",
         False: "the tokens differ",

@@ -14,10 +14,11 @@ from llmprof.renderers.comparison_tables import (
     short_metrics_table,
     stamps,
 )
+from llmprof.renderers.confirmation_tables import arrangement_text, prediction_text
 from llmprof.renderers.tables import Table
 from llmprof.renderers.text_layout import wrap_all
 from llmprof.renderers.wording import is_whole_phase, one_line
-from llmprof.schema.comparison import Basis, ComparedSide, Comparison
+from llmprof.schema.comparison import Basis, ComparedSide, Comparison, LiveComparison
 
 _STYLES = {"better": "green", "worse": "red", "~": "dim", "=": "dim"}
 MOST_CAVEATS = 3
@@ -31,6 +32,9 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
         console.print(line)
     console.print(_table(settings_table(comparison), console.width) if comparison.settings else "")
     console.print(_table(short_metrics_table(comparison), console.width))
+    if comparison.live is not None:
+        for line in wrap_all([Text(), *_forecast(comparison.live)], console.width):
+            console.print(line)
     for table in parts_tables(comparison):
         console.print(Text(f"\n{table.caption}", "bold"))
         console.print(_table(table, console.width))
@@ -51,6 +55,16 @@ def _side(side: ComparedSide) -> Text:
     launches = "" if len(side.run_ids) == 1 else f" and {len(side.run_ids) - 1} more launches"
     weights = f"{one_line(side.weights)} {units.byte_count(side.weight_bytes)}"
     return Text(f"{side.label:<10} {one_line(side.run_ids[0])}{launches} · weights {weights}")
+
+
+def _forecast(live: LiveComparison) -> Iterator[Text]:
+    """The prediction that was on disk before, and where it missed."""
+    yield Text(one_line(prediction_text(live)), "dim")
+    for one in live.confirmation.phases if live.confirmation else ():
+        held = "inside the interval" if one.inside else "OUTSIDE the interval"
+        yield Text.assemble(
+            (one_line(one.sentence), "bold"), f" · {held}, {units.percent(one.error)} off"
+        )
 
 
 def _table(table: Table, width: int) -> RichTable:
@@ -74,6 +88,9 @@ def _footer(comparison: Comparison) -> Iterator[Text]:
     for line in _moves(comparison):
         yield Text(line)
     yield Text(_note(comparison), "dim")
+    if comparison.live is not None:
+        told = arrangement_text(comparison.live)
+        yield Text(f"{told[0].upper()}{told[1:]}.", "dim")
     yield Text(f"Outputs: {outputs_text(comparison)}.", "dim")
     for caveat in comparison.caveats[:MOST_CAVEATS]:
         yield Text(f"! {one_line(caveat.message)}", "yellow")
@@ -93,6 +110,11 @@ def _note(comparison: Comparison) -> str:
         return (
             "~ no difference is shown: it takes four launches a side; the intervals hold the rounds "
             f"of these processes alone{known}."
+        )
+    if comparison.live is not None:
+        return (
+            "~ no difference is shown (signed-rank test over the pairs, two-sided at 5 %, each metric by "
+            "itself)."
         )
     return "~ no difference is shown."
 

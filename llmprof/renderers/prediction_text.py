@@ -45,11 +45,22 @@ def _lines(prediction: Prediction, width: int) -> list[Text]:
 
 
 def _header(prediction: Prediction) -> Iterator[Text]:
+    capacity = prediction.capacity
+    if not capacity.fits:
+        yield Text(_does_not_fit(capacity), "bold yellow")
     yield Text.assemble(("llmprof predict ", "dim"), (one_line(prediction.base), "bold"))
     if prediction.changes:
         changes = ", ".join(f"{one.key} {one.base} → {one.target}" for one in prediction.changes)
         yield Text(one_line(changes), "bold")
     yield Text(f"{one_line(prediction.device)} · {TIERS[prediction.tier]} · 90 % intervals")
+
+
+def _does_not_fit(capacity: Capacity) -> str:
+    """Before any number: those that follow are of another batch than was asked for."""
+    asked = f"DOES NOT FIT: a batch of {units.count(capacity.asked_batch)}"
+    if not capacity.largest_batch:
+        return f"{asked}, nor a single sequence of this length: nothing is predicted"
+    return f"{asked}. What follows is the largest that fits: {units.count(capacity.largest_batch)}"
 
 
 def _phase(phase: PhasePrediction) -> Iterator[Text]:

@@ -4,8 +4,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
+from llmprof.schema.confirmation import Confirmation, OutputComparison
 from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.measurement import Caveat, Estimate
@@ -89,12 +90,38 @@ class ComparedSide(Record):
     points: tuple[RooflinePoint, ...]
 
 
+class Arrangement(StrEnum):
+    """Where the two arms of a live comparison lived."""
+
+    ONE_PROCESS = "one_process"
+    """Both loaded; their rounds take turns, A B B A."""
+    OWN_PROCESSES = "own_processes"
+    """Memory does not hold both: each pair loads one after the other, A B B A."""
+
+
+class LiveComparison(Record):
+    """How both arms were measured in turn, and what was predicted before that."""
+
+    arrangement: Arrangement
+    num_pairs: PositiveInt
+    """Measured."""
+    num_disturbed: NonNegativeInt
+    """Pairs of which a round was spoiled by other processes or a lower clock."""
+    num_used: PositiveInt
+    """All but the disturbed ones; all of them where too few others remain."""
+    outputs: OutputComparison
+    confirmation: Confirmation | None
+    not_predicted: str | None = None
+    """Why there is no prediction to confirm."""
+
+
 class Comparison(Record):
     schema_: Literal["llmprof.comparison/1"] = Field(default="llmprof.comparison/1", alias="schema")
     baseline: ComparedSide
     candidate: ComparedSide
     not_comparable: tuple[str, ...]
-    """Why the two should not be compared, where that was forced; empty for a fair comparison."""
+    """Why the two are not alike, where that was forced, or measured so on purpose; empty for a fair
+    comparison."""
     settings: tuple[SettingChange, ...]
     """What was set differently."""
     same_outputs: bool | None
@@ -103,3 +130,5 @@ class Comparison(Record):
     parts: tuple[PartChange, ...]
     caveats: tuple[Caveat, ...]
     headline: str
+    live: LiveComparison | None = None
+    """Null for saved runs."""

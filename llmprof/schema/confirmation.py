@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.measurement import Caveat, Estimate
@@ -47,6 +47,8 @@ class OutputComparison(Record):
     """Null where the two were not asked for the same tokens."""
     tokens: NonNegativeInt = 0
     equal_tokens: NonNegativeInt = 0
+    first_difference: PositiveInt | None = None
+    """Output token, counted from 1, at which the first of the sequences goes another way."""
     reason: str | None = None
 
 

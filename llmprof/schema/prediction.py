@@ -120,6 +120,8 @@ class Capacity(Record):
     kv_bytes: NonNegativeFloat
     activation_bytes: NonNegativeFloat
     fits: bool
+    """Whether `asked_batch` does; the phases are those of `largest_batch` where it does not."""
+    asked_batch: NonNegativeInt
     largest_batch: NonNegativeInt
     """Sequences of this length that fit; 0 where not one does."""
 

@@ -1,7 +1,9 @@
 """Saved sweeps: `.llmprof/sweeps`, one document per sweep, found again by what it measures."""
 
 import hashlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -65,6 +67,28 @@ def load_sweep(identifier: str) -> Sweep | None:
         return read_document(path, Sweep)[0]
     except InputError as error:
         raise InputError(error.message, remedy="Give --fresh to start over") from error
+
+
+@contextmanager
+def sweep_lock(identifier: str) -> Iterator[None]:
+    """Keep a sweep to this process; the system lets go of it however the process ends.
+
+    Raises:
+        InputError: another process measures it.
+    """
+    path = sweeps_folder() / f"{identifier}.lock"
+    with path.open("ab") as file:
+        if sys.platform != "win32":  # which has no such lock
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"another process measures this sweep ({path} is locked)",
+                    remedy="Wait for it or stop it; the same command then goes on where it was",
+                ) from error
+        yield
 
 
 def check_sweeps_writable() -> None:

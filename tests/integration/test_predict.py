@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from llmprof import units
 from llmprof.analysis.prediction_target import make_target
 from llmprof.architectures.source import resolve_model
 from llmprof.cli.app import execute
@@ -65,6 +66,21 @@ def test_the_screen_names_tier_interval_and_both_naive_forecasts(
         assert words in text
 
 
+def test_a_batch_that_does_not_fit_is_told_before_any_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save_run(a_base_run())
+    words = ("predict", "@last", "--set", "workload.batch=1000000")
+    assert execute(list(words)) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    capacity = _json(capsys, *words, "--json")["capacity"]
+    largest = capacity["largest_batch"]
+    told = "DOES NOT FIT: a batch of 1.00 M. What follows is the largest that fits: "
+    assert first.rstrip() == told + units.count(largest)
+    assert (capacity["fits"], capacity["asked_batch"]) == (False, 1_000_000)
+    assert 0 < largest < 1_000_000
+
+
 def test_a_model_that_was_never_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_document(tmp_path / "other.json", device_ceilings(3e12, 900e12))
     words = ("predict", "llama-3.2-1b", "--device-ceilings", "other.json", "--json")
@@ -78,6 +94,8 @@ def test_a_model_that_was_never_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("words", "message"),
     [
         (("llama-3.1-8b",), "no saved run"),
+        (("llama-3.1-8",), "no saved run, and 'llama-3.1-8' is no file, folder"),
+        (("llama-3.1-8",), "Did you mean 'llama-3.1-8b'?"),
         (("llama-3.1-8b", "--on", "gpu"), "--on is 'gpu'"),
         (("@last",), "no run '@last'"),
         (("@last", "--on", "cpu", "--device-ceilings", "x.json"), "no run '@last'"),
@@ -115,13 +133,16 @@ def test_a_switch_is_predicted_first_and_then_measured(
     words = ("run", tiny, "--dtype", "fp32", "--threads", "1", "--rounds", "3", "-q", "--json")
     sizes = ("--prompt-tokens", "8", "--output-tokens", "4", "--set", "measure.warmup=1")
     found = _json(capsys, *words, *sizes, "--confirm", "attention.kind=standard")
-    assert found["schema"] == "llmprof.confirmation/1"
-    assert found["predicted_at"] < found["measured_at"]
-    assert found["pairs"] == 3
-    assert found["prediction"]["tier"] == "C"
-    assert {one["group"] for one in found["prediction"]["benchmarks"]["kernels"]} >= {"attention"}
-    assert [one["phase"] for one in found["phases"]] == ["prefill", "decode"]
-    assert found["outputs"] == {"same": True, "tokens": 4, "equal_tokens": 4, "reason": None}
+    assert found["schema"] == "llmprof.comparison/1"
+    made = found["live"]["confirmation"]
+    assert made["schema"] == "llmprof.confirmation/1"
+    assert made["predicted_at"] < made["measured_at"]
+    assert made["pairs"] == found["live"]["num_pairs"] == 3
+    assert made["prediction"]["tier"] == "C"
+    assert {one["group"] for one in made["prediction"]["benchmarks"]["kernels"]} >= {"attention"}
+    assert [one["phase"] for one in made["phases"]] == ["prefill", "decode"]
+    assert made["outputs"] == found["live"]["outputs"]
+    assert (made["outputs"]["same"], made["outputs"]["tokens"]) == (True, 4)
     assert len(list(Path(".llmprof/predictions").glob("*.json"))) == 1
     assert len(list(Path(".llmprof/runs").glob("*.json"))) == 3
 

@@ -14,6 +14,7 @@ from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.sweep import CellStatus, Sweep
 from llmprof.store.documents import read_document
 from llmprof.store.runs import find_run, run_files
+from llmprof.store.sweeps import sweep_lock
 from tests.records import a_run_record
 from tests.tiny_decoders import LLAMA, write_decoder
 
@@ -99,6 +100,22 @@ def test_an_interrupt_is_130_and_the_table_of_what_is_there(tiny: str, tmp_path:
     assert "Traceback" not in err
     assert "PARTIAL SWEEP: interrupted after 0 of 2 cells" in out
     assert [cell.status for cell in saved_sweep().cells] == [CellStatus.PARTIAL, CellStatus.PENDING]
+
+
+def test_a_second_process_on_one_sweep_is_refused_and_goes_on_after_the_first(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", tiny, "--grid", "workload.batch=1", "--rounds", "1", *SMALL, "-q"]
+    words += ["--set", "workload.prompt_tokens=8"]
+    assert execute(words) == 0
+    identifier = saved_sweep().id
+    capsys.readouterr()
+    with sweep_lock(identifier):
+        assert execute([*words, "--fresh"]) == 2
+        printed = capsys.readouterr()
+        assert "another process measures this sweep" in printed.err
+        assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert execute([*words, "--json"]) == 0
 
 
 def test_a_row_that_cannot_run_has_its_reason_and_every_format_is_written(

@@ -1,8 +1,12 @@
 import pytest
 
-from llmprof.analysis.crossings import first_size
+from llmprof.analysis.crossings import context_crossing, first_size
+from llmprof.analysis.prediction_target import make_target
 from llmprof.analysis.report import build_report
+from llmprof.architectures.presets import preset_config
+from llmprof.costs.weight_layout import laid_out
 from llmprof.schema.levers import Levers
+from llmprof.schema.settings import RunConfig
 from tests.predicted_runs import a_base_run
 from tests.records import a_run_record
 
@@ -35,6 +39,29 @@ def test_the_context_at_which_the_cache_outweighs_the_weights() -> None:
     crossings = {one.name: one for one in _levers().crossings}
     context = crossings["context_kv_exceeds_weights"].value
     assert context == pytest.approx(269_030_016 / 23_040, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("preset", "context"),
+    [
+        # Bytes of the weights without the embedding's rows, over those of keys and values per token.
+        ("llama-3.1-8b", (16_060_522_496 - 128_256 * 4096 * 2) / (32 * 2 * 8 * 128 * 2)),
+        # Ten layers see every token, 52 the last 1024: 8192 bytes per token each.
+        ("gemma-3-27b", (54_018_692_608 - 52 * 8192 * 1024) / (10 * 8192)),
+        ("mistral-7b-v0.1", None),  # every layer sees 4096: 0.5 GB at most
+    ],
+)
+def test_layers_with_a_window_read_no_more_than_their_window(
+    preset: str, context: float | None
+) -> None:
+    settings = RunConfig.model_validate(
+        {"model": preset, "weights": {"source": "random", "dtype": "bf16"}}
+    )
+    model = preset_config(preset)
+    weights = laid_out(model, settings.weights, "bf16")
+    target = make_target(settings, model, weights, "bf16", decode_kernel=True)
+    found = context_crossing(target).value
+    assert found == (None if context is None else pytest.approx(context, rel=1e-3))
 
 
 def test_prefill_turns_compute_bound_near_the_ridge_point() -> None:

@@ -1,5 +1,7 @@
 """Predictions from a synthetic run: every expected value is worked out from shapes by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmprof.analysis.prediction import BaseRun, predict
@@ -18,7 +20,7 @@ from llmprof.schema.prediction import (
 from llmprof.schema.settings import RunConfig
 from llmprof.store.settings_file import changed_settings
 from tests.predicted_runs import a_base_run, device_ceilings
-from tests.step_plans import ALPHA_S
+from tests.step_plans import ALPHA_S, READ_BYTES_PER_S, model_phase
 
 BASE = BaseRun.of(a_base_run())
 
@@ -58,18 +60,34 @@ def test_no_change_predicts_the_run_itself() -> None:
             assert value == pytest.approx(1.0)
 
 
-def test_attention_grows_with_the_cache_at_its_measured_ratio_of_time_to_roof() -> None:
-    """Four times the prompt: median decode step at 516 against 2052 cached tokens."""
+def test_attention_grows_with_the_cache_at_the_rate_of_its_benchmark() -> None:
+    """Four times the prompt: 2052 instead of 516 cached tokens, the difference at 80 % of 30 GB/s."""
     phase = _phase(predict(BASE, _settings("workload.prompt_tokens=2048")))
     attention = _group(phase, OpGroup.ATTENTION)
     assert attention.base_s is not None
-    fixed_s = 30 * ALPHA_S
-    before = BASE.cases[Phase.DECODE].work.cost.shape
-    grown = phase.shape.cached_tokens / before.cached_tokens
-    expected = fixed_s + (attention.base_s - fixed_s) * grown
-    assert attention.predicted_s.point == pytest.approx(expected, rel=1e-3)
-    assert attention.predicted_s.low < expected
+    assert phase.shape.cached_tokens == 2052
+    more_s = 23_040 * (2052 - 516) / (0.8 * READ_BYTES_PER_S)
+    assert attention.predicted_s.point == pytest.approx(attention.base_s + more_s, rel=1e-3)
+    assert attention.predicted_s.low < attention.predicted_s.point < attention.predicted_s.high
     assert phase.tier is Tier.C
+
+
+def test_a_short_attention_call_does_not_lose_eight_times_as_much_at_batch_8() -> None:
+    """Three times its roof at batch 1: seven more caches of 516 tokens are read at 80 % of 30 GB/s."""
+    prefill, decode = model_phase(Phase.PREFILL), model_phase(Phase.DECODE)
+    ops = tuple(
+        replace(op, time_s=3 * op.time_s) if op.group is OpGroup.ATTENTION else op
+        for op in decode.ops
+    )
+    base = BaseRun.of(a_base_run(phases=(prefill, replace(decode, ops=ops))))
+    settings = changed_settings(base.record.settings, ["workload.batch=8"])
+    attention = _group(_phase(predict(base, settings)), OpGroup.ATTENTION)
+    assert attention.base_s is not None
+    more_s = 7 * 23_040 * 516 / (0.8 * READ_BYTES_PER_S)
+    assert attention.predicted_s.point == pytest.approx(attention.base_s + more_s, rel=0.01)
+    without_starts = 8 * attention.base_s - 7 * 30 * ALPHA_S  # 30 layers start one op each
+    assert attention.predicted_s.high == pytest.approx(without_starts, rel=1e-3)
+    assert attention.predicted_s.low == pytest.approx(attention.base_s + 0.8 * more_s, rel=0.02)
 
 
 def test_a_benchmark_of_the_kernel_decides() -> None:

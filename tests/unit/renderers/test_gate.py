@@ -85,28 +85,46 @@ FOUR = (
     judgement("prefill.step_s.p50", GateVerdict.UNSTABLE),
     judgement("decode.step_s.p50", GateVerdict.PASS, improved=True),
 )
-JUNIT = {
-    "testsuites": ({"name", "tests", "failures", "errors", "skipped", "time"}, {"testsuite"}),
-    "testsuite": (
-        {"name", "tests", "failures", "errors", "skipped", "time", "timestamp"},
-        {"properties", "testcase"},
-    ),
-    "properties": (set(), {"property"}),
-    "property": ({"name", "value"}, set()),
-    "testcase": ({"classname", "name", "time"}, {"failure", "error", "skipped"}),
-    "failure": ({"type", "message"}, set()),
-    "error": ({"type", "message"}, set()),
-    "skipped": ({"message"}, set()),
+COUNTS = ("tests", "failures", "errors", "skipped")
+JUNIT: dict[str, tuple[set[str], set[str], tuple[str, ...]]] = {
+    "testsuites": ({*COUNTS}, {"name", "time"}, ("testsuite",)),
+    "testsuite": ({"name", *COUNTS, "time"}, {"timestamp"}, ("properties", "testcase")),
+    "properties": (set(), set(), ("property",)),
+    "property": ({"name", "value"}, set(), ()),
+    "testcase": ({"classname", "name", "time"}, set(), ("skipped", "error", "failure")),
+    "failure": ({"type"}, {"message"}, ()),
+    "error": ({"type"}, {"message"}, ()),
+    "skipped": (set(), {"message"}, ()),
 }
-"""Element -> attributes and children of the common dialect."""
+"""Element -> attributes that it must have, those that it may have, and its children in order: what the
+schemas of Jenkins' xunit plugin and of Maven's surefire both accept."""
+_NUMBERS = {**dict.fromkeys(COUNTS, r"\d+"), "time": r"\d+(\.\d+)?"}
+_TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+"""Without a zone: the schema's type is ISO 8601 of the plain form."""
 
 
 def check_junit(element: Element) -> None:
-    attributes, children = JUNIT[element.tag]
-    assert set(element.attrib) <= attributes
+    required, optional, children = JUNIT[element.tag]
+    assert required <= set(element.attrib) <= required | optional
+    for name, pattern in (*_NUMBERS.items(), ("timestamp", _TIMESTAMP)):
+        assert re.fullmatch(pattern, element.get(name, "")) or name not in element.attrib
+    places = [children.index(child.tag) for child in element]
+    assert places == sorted(places)
+    if element.tag == "testcase":
+        assert len(places) <= 1  # a case ends in one way
     for child in element:
-        assert child.tag in children
         check_junit(child)
+    if element.tag == "testsuite":
+        check_counts(element)
+
+
+def check_counts(suite: Element) -> None:
+    """The totals are those of the cases that follow."""
+    cases = list(suite.iter("testcase"))
+    tags = [child.tag for case in cases for child in case]
+    assert suite.get("tests") == str(len(cases))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        assert suite.get(name) == str(tags.count(tag))
 
 
 def test_junit_keeps_to_the_dialect_and_its_counts_are_right() -> None:
