@@ -14,6 +14,8 @@ MAX_RUN_QUEUE_FRACTION = 0.05
 """Of the worst thread where the system tells of each, else of all together: a parallel op ends with
 its slowest thread, and waiting that is shared out among many is no smaller."""
 MAX_STEAL_FRACTION = 0.05
+MAX_QUOTA_USED_UP_FRACTION = 0.05
+"""Of the periods of a control group (0.1 s each by default): in each the whole group stood still."""
 MIN_CPU_PER_WALL = 0.95
 MAX_CLOCK_DROP = 0.15
 """Below the upper quartile of the run's canaries. A neighbour on the same physical core costs the canary up to 12 %
@@ -61,6 +63,9 @@ def _contended(contention: Contention, best_cpu_per_wall: float | None) -> str |
     steal = contention.steal_fraction
     if steal is not None and steal > MAX_STEAL_FRACTION:
         return "the hypervisor gave the CPU to others"
+    used_up = contention.quota_used_up_fraction
+    if used_up is not None and used_up > MAX_QUOTA_USED_UP_FRACTION:
+        return "the CPU quota of its control group was used up"
     share = contention.cpu_per_wall
     if share is None or best_cpu_per_wall is None or best_cpu_per_wall < MIN_CPU_PER_WALL:
         return None  # nothing shows that these kernels use every thread all the time
