@@ -155,6 +155,8 @@ def _round_row(name: str, one: Round) -> Row:
         "run_queue_fraction": contention.run_queue_fraction,
         "cpu_per_wall": contention.cpu_per_wall,
         "steal_fraction": contention.steal_fraction,
+        "pressure_fraction": contention.pressure_fraction,
+        "quota_used_up_fraction": contention.quota_used_up_fraction,
         "canary_hz": contention.canary_hz,
         "sm_clock_hz": telemetry.sm_clock_hz if telemetry else None,
         "power_w": telemetry.power_w if telemetry else None,

@@ -18,7 +18,7 @@ from llmprof.instruments.clock import HostClock, device_timer
 from llmprof.instruments.contention import ContentionMeter
 from llmprof.instruments.hold_back import hold_back, seconds_to_enqueue
 from llmprof.instruments.injection import QueueAhead
-from llmprof.instruments.nvml import NvmlSession, open_nvml
+from llmprof.instruments.nvml import NvmlSession, NvmlUnavailable, open_nvml
 from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.timelines import TRACED_ROUNDS, Timeline, TracingPass
@@ -30,6 +30,7 @@ from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import (
     Contention,
     CountedStep,
+    DeviceTelemetry,
     OwnCost,
     Round,
     StepSample,
@@ -205,7 +206,7 @@ class Session:
         with around:
             self._run(wrap(tracer))
         contention = self.meter.stop()
-        telemetry = self.nvml.read() if isinstance(self.nvml, NvmlSession) else None
+        telemetry = self._telemetry()
         details = self.workload.round_details()
         return Round(
             index=index,
@@ -217,6 +218,12 @@ class Session:
             requests=details.requests,
             events=details.events,
         )
+
+    def _telemetry(self) -> DeviceTelemetry | None:
+        """None on a CPU; of a GPU without NVML nothing but the reason."""
+        if isinstance(self.nvml, NvmlUnavailable):
+            return DeviceTelemetry(missing={"nvml": self.nvml.reason})
+        return None if self.nvml is None else self.nvml.read()
 
     def _step_tracer(self) -> StepTracer:
         return StepTracer(self.clock, self.timer, self.origin_ns)

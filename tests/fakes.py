@@ -76,6 +76,9 @@ class FakeNvml:
         self.has_gpm = True
         self.gpm_percent = {2: 90.0, 3: 40.0, 5: 12.5, 10: 70.0}
         self.gpm_returns: dict[int, int] = {}
+        self.mig_mode = self.is_mig
+        self.used_bytes = 7_800_000
+        self.memory_busy_percent = 30
         self._failing = set(failing)
         self._answers: dict[str, Callable[..., object]] = {
             "nvmlDeviceGetCount": lambda: 1,
@@ -91,10 +94,13 @@ class FakeNvml:
             "nvmlDeviceGetTemperature": lambda handle, sensor: 41,
             "nvmlDeviceGetTemperatureV": lambda handle, sensor: 42,
             "nvmlDeviceGetMemoryInfo": self._memory,
+            "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(
+                gpu=100, memory=self.memory_busy_percent
+            ),
             "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: self.reasons,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: self.reasons,
             "nvmlDeviceGetComputeRunningProcesses": self._processes,
-            "nvmlDeviceGetMigMode": lambda handle: [int(self.is_mig), int(self.is_mig)],
+            "nvmlDeviceGetMigMode": lambda handle: [int(self.mig_mode)] * 2,
             "nvmlSystemGetDriverVersion": lambda: b"570.86",
             "nvmlShutdown": self._shutdown,
             "nvmlDeviceGetTotalEnergyConsumption": lambda handle: self._of_board(
@@ -138,8 +144,8 @@ class FakeNvml:
     def _memory(self, handle: str, version: int | None = None) -> Any:
         # An idle A100: the first version counts 904 MB of the driver's reserve as used.
         if version == self.nvmlMemory_v2:
-            return SimpleNamespace(used=7_800_000, reserved=904_200_000)
-        return SimpleNamespace(used=912_000_000)
+            return SimpleNamespace(used=self.used_bytes, reserved=904_200_000, total=40_000_000_000)
+        return SimpleNamespace(used=self.used_bytes + 904_200_000, total=40_000_000_000)
 
     def _processes(self, handle: str) -> list[Any]:
         return [SimpleNamespace(pid=pid) for pid in self.pids]

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from llmprof.analysis.host_caveats import host_caveats
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.phase_caveats import phase_caveats
-from llmprof.analysis.telemetry import held_back_caveats
+from llmprof.analysis.telemetry import telemetry_caveats
 from llmprof.analysis.validity import RoundSelection
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Roof
@@ -20,7 +21,8 @@ def build_caveats(
     found = [*_of_run(record, roof), *record.caveats, *record.ceilings.caveats]
     for case in cases[:1]:
         found += [*_rejected("clean", case.clean), *_rejected("grouped", case.grouped)]
-        found += [*_throttled(record.rounds), *held_back_caveats(case.clean.rounds)]
+        found += [*_throttled(record.rounds), *telemetry_caveats(case.clean.rounds)]
+        found += host_caveats(record, case.clean.rounds)
     for case in cases:
         found += phase_caveats(case, roof)
     return tuple({(one.code, one.phase, one.message): one for one in found}.values())

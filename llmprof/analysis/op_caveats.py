@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from llmprof import units
+from llmprof.analysis.trace_checks import MAX_UNMAPPED_FRACTION
 from llmprof.analysis.validity import select_rounds
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.ops import PhaseOps
 from llmprof.schema.run import RunRecord
 
-MAX_UNMAPPED_FRACTION = 0.05
 MAX_EXCESS = 0.03
 """Of the clean step: by so much the traced ops may take longer than the whole of it."""
 

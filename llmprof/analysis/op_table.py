@@ -18,7 +18,7 @@ from llmprof.analysis.rates import Rates, round_rates
 from llmprof.analysis.statistics import median_estimate
 from llmprof.analysis.step_split import GroupSplit
 from llmprof.analysis.step_work import cost_of
-from llmprof.analysis.trace_times import OpTimes, host_wait_s, times_by_op
+from llmprof.analysis.trace_times import Gaps, OpTimes, device_gaps, times_by_op
 from llmprof.schema.cost import OpCost, OpGroup, StepShape
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.ops import OpEntry, PhaseOps
@@ -46,7 +46,7 @@ class _Step:
     busy_s: float
     calls: int
     unmapped_s: float
-    host_wait_s: float | None
+    gaps: Gaps | None
     rows: dict[_Key, _Row]
 
 
@@ -65,7 +65,7 @@ def tabulate_ops(record: RunRecord, case: PhaseCase) -> PhaseOps | None:
     busy_s = median_estimate([step.busy_s for step in steps])
     step_s = case.measurement.step_s.point
     num_ops = median(step.calls for step in steps)
-    waits = [step.host_wait_s for step in steps if step.host_wait_s is not None]
+    gaps = [step.gaps for step in steps if step.gaps is not None]
     return PhaseOps(
         phase=case.phase,
         clock=record.trace.clock,
@@ -74,7 +74,8 @@ def tabulate_ops(record: RunRecord, case: PhaseCase) -> PhaseOps | None:
         traced_step_s=median(step.step_s for step in steps),
         busy_s=busy_s,
         between_s=step_s - busy_s.point,
-        host_wait_s=median(waits) if waits else None,
+        host_wait_s=median(one.host_wait_s for one in gaps) if gaps else None,
+        idle_s=median(one.idle_s for one in gaps) if gaps else None,
         ops_per_step=num_ops,
         ops_per_token=median(step.calls / step.shape.new_tokens for step in steps),
         mean_op_s=median(step.busy_s / step.calls for step in steps),
@@ -101,7 +102,7 @@ def _judged(record: RunRecord, trace: Trace, timeline: OpTimeline) -> _Step | No
         busy_s=busy_s,
         calls=sum(one.calls for one in times.values()),
         unmapped_s=sum(one.time_s for op, one in times.items() if op.group is OpGroup.OTHER),
-        host_wait_s=host_wait_s(timeline) if trace.clock is TraceClock.DEVICE else None,
+        gaps=device_gaps(timeline) if trace.clock is TraceClock.DEVICE else None,
         rows=_rows(times, cost.ops, rates.mean, cache_bytes, alpha_s),
     )
 

@@ -48,10 +48,11 @@ def build_report(record: RunRecord) -> Report:
         for case in cases
         if case.splits is not None
     )
-    verdicts = tuple(
-        _confirmed(judge_phase(record, case, roof), ledgers, record.interventions) for case in cases
-    )
     tables = [tabulate_ops(record, case) for case in cases]
+    verdicts = tuple(
+        _confirmed(judge_phase(record, case, roof, table), ledgers, record.interventions)
+        for case, table in zip(cases, tables, strict=True)
+    )
     ops = tuple(table for table in tables if table is not None)
     own = own_cost_share(record, [case.measurement for case in cases])
     serving = measure_serving(record, clean.rounds)

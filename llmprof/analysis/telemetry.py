@@ -1,16 +1,24 @@
 """What the device's own counters say about the rounds: energy per token, clocks held back."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from llmprof import units
 from llmprof.analysis.statistics import median_estimate
 from llmprof.analysis.tokens import tokens_by_step
 from llmprof.schema.measurement import Caveat, Estimate
-from llmprof.schema.run import Round
+from llmprof.schema.run import DeviceTelemetry, Round
 
 NOTABLE_SHARE: Final = 0.10
 """Of a round that the clock was held back: below it, ceilings beside the round tell enough."""
+NOTABLE_FREED_BYTES: Final = 256 * 2**20
+"""Far above what drivers and library workspaces move between two rounds."""
+_WORTH_SAYING: Final = (
+    *("nvml", "sm_clock_hz", "power_w", "temperature_celsius", "memory_used_bytes"),
+    *("event_reasons", "foreign_processes"),
+)
+"""What a judgement of the rounds would rest on. GPM is of new GPUs alone, and doctor tells of it."""
 
 
 def energy_per_token(rounds: Sequence[Round]) -> Estimate | None:
@@ -24,6 +32,52 @@ def energy_per_token(rounds: Sequence[Round]) -> Estimate | None:
         if one.telemetry is not None and one.telemetry.energy_j and tokens:
             per_token.append(one.telemetry.energy_j / tokens)
     return median_estimate(per_token) if per_token else None
+
+
+def memory_occupancy(telemetry: DeviceTelemetry) -> float | None:
+    """Share of the device's memory that is in use, by any process; null where NVML tells no total.
+
+    Not NVML's "memory utilisation" (`memory_busy_fraction`), which is a share of time.
+    """
+    used, total = telemetry.memory_used_bytes, telemetry.memory_total_bytes
+    return None if used is None or not total else used / total
+
+
+def telemetry_caveats(rounds: Sequence[Round]) -> Iterable[Caveat]:
+    yield from held_back_caveats(rounds)
+    yield from _unread(rounds)
+    yield from _memory_freed(rounds)
+
+
+def _unread(rounds: Sequence[Round]) -> Iterable[Caveat]:
+    """Sensors that no round could read; what a short round alone lacks is no news."""
+    telemetry = [one.telemetry for one in rounds if one.telemetry is not None]
+    if not telemetry:
+        return
+    fields: dict[str, list[str]] = {}
+    for name, why in telemetry[-1].missing.items():
+        if name in _WORTH_SAYING and all(name in one.missing for one in telemetry):
+            fields.setdefault(why, []).append(name)
+    for why, names in fields.items():
+        yield Caveat(
+            code="telemetry",
+            message=f"not read from the device: {', '.join(names)} ({why})",
+            remedy="See `llmprof doctor`.",
+        )
+
+
+def _memory_freed(rounds: Sequence[Round]) -> Iterable[Caveat]:
+    """Of a run whose own allocations stand still: what is freed was another process's."""
+    known = [one.telemetry.memory_used_bytes for one in rounds if one.telemetry is not None]
+    used = [one for one in known if one is not None]
+    freed = max((before - after for before, after in pairwise(used)), default=0)
+    if freed > NOTABLE_FREED_BYTES:
+        yield Caveat(
+            code="memory-freed",
+            message=f"{units.byte_count(freed)} of device memory became free between two rounds, "
+            "and not by this run: another process was using the device",
+            remedy="Stop it: it had its share of bandwidth as well.",
+        )
 
 
 def held_back_caveats(rounds: Sequence[Round]) -> Iterable[Caveat]:

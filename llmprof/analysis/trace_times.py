@@ -23,20 +23,26 @@ def times_by_op(trace: Trace, timeline: OpTimeline) -> dict[TracedOp, OpTimes]:
     return found
 
 
-def host_wait_s(timeline: OpTimeline) -> float:
-    """Gaps of the device's timeline that end with a kernel launched after the gap began.
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Of the union over streams, between the first kernel's start and the last one's end."""
 
-    The device had nothing queued then. Gaps are those of the union over streams. Source: idle time
-    breakdown of Holistic Trace Analysis ("host wait").
-    """
-    waited_s, end_s = 0.0, None
+    idle_s: float
+    host_wait_s: float
+    """Those that end with a kernel launched after the gap began: the device had nothing queued."""
+
+
+def device_gaps(timeline: OpTimeline) -> Gaps:
+    """Source: idle time breakdown of Holistic Trace Analysis ("host wait")."""
+    idle_s, waited_s, end_s = 0.0, 0.0, None
     ordered = sorted(
         zip(timeline.start_s, timeline.duration_s, timeline.launch_s, strict=True)
         if timeline.launch_s
         else ()
     )
     for start_s, duration_s, launch_s in ordered:
-        if end_s is not None and start_s > end_s and launch_s > end_s:
-            waited_s += start_s - end_s
+        if end_s is not None and start_s > end_s:
+            idle_s += start_s - end_s
+            waited_s += start_s - end_s if launch_s > end_s else 0.0
         end_s = start_s + duration_s if end_s is None else max(end_s, start_s + duration_s)
-    return waited_s
+    return Gaps(idle_s, waited_s)

@@ -14,6 +14,8 @@ MAX_RUN_QUEUE_FRACTION = 0.05
 """Of the worst thread where the system tells of each, else of all together: a parallel op ends with
 its slowest thread, and waiting that is shared out among many is no smaller."""
 MAX_STEAL_FRACTION = 0.05
+MAX_QUOTA_USED_UP_FRACTION = 0.05
+"""Of the periods of a control group (0.1 s each by default): in each the whole group stood still."""
 MIN_CPU_PER_WALL = 0.95
 """Asked only where the scheduler does not tell how long threads waited: less CPU time than in other
 rounds is then the one sign of a neighbour. Where it tells, a thread of the pool that went to sleep
@@ -68,6 +70,9 @@ def _contended(contention: Contention, best_cpu_per_wall: float | None) -> str |
     steal = contention.steal_fraction
     if steal is not None and steal > MAX_STEAL_FRACTION:
         return "the hypervisor gave the CPU to others"
+    used_up = contention.quota_used_up_fraction
+    if used_up is not None and used_up > MAX_QUOTA_USED_UP_FRACTION:
+        return "the CPU quota of its control group was used up"
     share = contention.cpu_per_wall
     if delays or share is None or best_cpu_per_wall is None or best_cpu_per_wall < MIN_CPU_PER_WALL:
         return None  # nothing shows that these kernels use every thread all the time

@@ -9,8 +9,10 @@ from llmprof.analysis.ledger_checks import ledger_checks
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.roof import skinny_fraction
 from llmprof.analysis.sentences import inconclusive_sentence, link_clause, verdict_sentence
+from llmprof.analysis.trace_checks import trace_checks
 from llmprof.schema.ledger import Part
 from llmprof.schema.measurement import Estimate
+from llmprof.schema.ops import PhaseOps
 from llmprof.schema.report import Roof
 from llmprof.schema.run import RunRecord
 from llmprof.schema.verdict import Evidence, Limit, Saturation, Verdict
@@ -20,8 +22,13 @@ SAME_FRACTION = 0.10
 _MEMORY_PARTS = (Part.MEMORY_WEIGHTS, Part.MEMORY_KV, Part.MEMORY_OTHER)
 
 
-def judge_phase(record: RunRecord, case: PhaseCase, roof: Roof | None) -> Verdict:
-    """What limits the phase and how saturated that link is; `inconclusive` is an answer."""
+def judge_phase(
+    record: RunRecord, case: PhaseCase, roof: Roof | None, ops: PhaseOps | None = None
+) -> Verdict:
+    """What limits the phase and how saturated that link is; `inconclusive` is an answer.
+
+    `ops` are those of the tracing pass: a ledger that they contradict is no ledger.
+    """
     missing = _missing(case, roof)
     if case.splits is None or roof is None:
         return _unsplit(record, case, missing)
@@ -32,6 +39,7 @@ def judge_phase(record: RunRecord, case: PhaseCase, roof: Roof | None) -> Verdic
     checks = (
         *measurement_checks(record, case),
         *ledger_checks(record, case, limit, sides, shares, fraction),
+        *trace_checks(ops, case.splits.device_s),
         *_over_counted(case.roof_fraction, fraction),
     )
     failed = tuple(check.reason for check in checks if not check.holds)

@@ -32,6 +32,20 @@ class MemoryNeed:
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
 
+def kv_budget_bytes(
+    *, total_bytes: float, fraction: float, own_peak_bytes: float, free_bytes: float
+) -> float:
+    """What a KV cache may take of a device that others use as well; never negative.
+
+    Args:
+        total_bytes: of the device.
+        fraction: of it that this process may use in all.
+        own_peak_bytes: weights and activations of this process at their largest.
+        free_bytes: what is left beside every process, this one at its peak.
+    """
+    return max(0.0, min(total_bytes * fraction - own_peak_bytes, free_bytes))
+
+
 def weight_bytes_by_group(weights: WeightManifest) -> dict[OpGroup, int]:
     """Stored bytes by the group that reads them; a tied head is stored under `embedding`."""
     by_group: dict[OpGroup, int] = {}

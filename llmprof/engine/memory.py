@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from llmprof.costs.memory import MemoryNeed, memory_need
+from llmprof.costs.memory import MemoryNeed, kv_budget_bytes, memory_need
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.capabilities import serves_requests
 from llmprof.engine.serving_memory import cost_options_on_paper, serving_memory
@@ -52,17 +52,25 @@ def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_byt
     Raises:
         DoesNotFitError: with the numbers.
     """
-    available = host_available_bytes
+    available = total = host_available_bytes
     if device.startswith("cuda"):
-        available = torch.cuda.mem_get_info(device)[0]
+        available, total = torch.cuda.mem_get_info(device)
     if need.total_bytes <= available:
         return
+    own_peak_bytes = need.weight_bytes + need.activation_bytes
+    budget = kv_budget_bytes(
+        total_bytes=total,
+        fraction=1.0,
+        own_peak_bytes=own_peak_bytes,
+        free_bytes=available - own_peak_bytes,
+    )
     raise DoesNotFitError(
         f"{name} needs {byte_count(need.total_bytes)} on {device} "
         f"({byte_count(need.weight_bytes)} weights, {byte_count(need.kv_bytes)} KV cache, "
         f"{byte_count(need.activation_bytes)} activations), "
         f"but {byte_count(available)} is available",
-        remedy="Choose a smaller model or weights.dtype, fewer sequences or fewer tokens",
+        remedy="Choose a smaller model or weights.dtype, fewer sequences or fewer tokens"
+        + (f"; a KV cache of {byte_count(budget)} would fit" if budget else ""),
     )
 
 

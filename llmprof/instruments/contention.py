@@ -6,6 +6,7 @@ from pathlib import Path
 
 from llmprof.instruments.canary import Canary
 from llmprof.instruments.clock import Clock, HostClock
+from llmprof.instruments.control_group import quota_periods
 from llmprof.instruments.system_file import read_text
 from llmprof.schema.run import Contention
 
@@ -37,6 +38,8 @@ class _Counters:
     steal_ticks: tuple[int, int] | None
     """Stolen ticks and all ticks, of every core."""
     pressure_us: int | None
+    quota_periods: dict[str, tuple[int, int]] | None
+    """Of each control group with a limit: periods in which it was used up, and all periods."""
 
 
 class ContentionMeter:
@@ -54,12 +57,12 @@ class ContentionMeter:
         *,
         canary: Canary | None = None,
         clock: Clock | None = None,
-        proc: Path = Path("/proc"),
+        root: Path = Path("/"),
     ) -> None:
         self._threads = threads
         self._canary = canary
         self._clock = clock or HostClock()
-        self._proc = proc
+        self._root = root
         self._before = self._counters()
 
     def start(self) -> None:
@@ -78,14 +81,17 @@ class ContentionMeter:
             steal_fraction=_steal_fraction(before, after),
             pressure_fraction=_fraction(_stalled_ns(before, after), wall_ns),
             canary_hz=self._canary.read_hz() if self._canary else None,
+            quota_used_up_fraction=_quota_used_up_fraction(before, after),
         )
 
     def _counters(self) -> _Counters:
-        threads = _thread_times(self._proc)
-        steal_ticks = _steal_ticks(self._proc)
-        pressure_us = _pressure_us(self._proc)
+        proc = self._root / "proc"
+        threads = _thread_times(proc)
+        steal_ticks = _steal_ticks(proc)
+        pressure_us = _pressure_us(proc)
+        periods = quota_periods(self._root)
         return _Counters(
-            self._clock.now_ns(), time.process_time_ns(), threads, steal_ticks, pressure_us
+            self._clock.now_ns(), time.process_time_ns(), threads, steal_ticks, pressure_us, periods
         )
 
 
@@ -150,6 +156,17 @@ def _stalled_ns(before: _Counters, after: _Counters) -> int | None:
     if before.pressure_us is None or after.pressure_us is None:
         return None
     return (after.pressure_us - before.pressure_us) * 1000
+
+
+def _quota_used_up_fraction(before: _Counters, after: _Counters) -> float | None:
+    """Of the tightest group; None without a limit, and where no period has ended meanwhile."""
+    if before.quota_periods is None or after.quota_periods is None:
+        return None
+    shares = []
+    for group, (used_up, periods) in after.quota_periods.items():
+        used_up_before, periods_before = before.quota_periods.get(group, (0, 0))
+        shares.append(_fraction(used_up - used_up_before, periods - periods_before))
+    return max((share for share in shares if share is not None), default=None)
 
 
 def _fraction(part: int | None, whole: int) -> float | None:

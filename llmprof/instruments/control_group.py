@@ -12,6 +12,21 @@ def cpu_limit(root: Path = Path("/")) -> float | None:
     return min(limits, default=None)
 
 
+def quota_periods(root: Path = Path("/")) -> dict[str, tuple[int, int]] | None:
+    """Periods so far in which each group with a limit used it up, and all of its periods.
+
+    By folder, since the tightest group need not be the own one; None where no group has a limit or
+    tells. What is used up counts for every process of the group. Source: Linux kernel
+    documentation, sched-bwc (`nr_throttled`, `nr_periods` of cpu.stat).
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for group in _groups("cpu", root):
+        stat = _stat(group / "cpu.stat")
+        if _cores(group) is not None and "nr_throttled" in stat and "nr_periods" in stat:
+            found[str(group)] = stat["nr_throttled"], stat["nr_periods"]
+    return found or None
+
+
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """The tightest limit of a group over this process; None without one."""
     limits = [limit for group in _groups("memory", root) if (limit := _limit_bytes(group))]

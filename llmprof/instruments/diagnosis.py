@@ -28,6 +28,7 @@ def diagnose() -> Diagnosis:
         yield machine.check_governor(environment)
         yield machine.check_openmp(environment)
         yield quiet.check_quiet(environment.cpu.usable_cores)
+        yield quiet.check_clock_under_load(environment.cpu.usable_cores)
         yield matmul.check_matmul(environment) if runtime.import_error is None else None
         yield machine.check_counters(environment)
         yield software.check_numba(environment.versions)

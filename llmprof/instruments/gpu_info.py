@@ -1,9 +1,10 @@
 """One CUDA device as torch and NVML describe it."""
 
+import os
 from typing import Any
 
 from llmprof.errors import CapabilityError
-from llmprof.instruments.nvml import NvmlDescription, NvmlUnavailable, open_nvml
+from llmprof.instruments.nvml import NvmlDescription, NvmlUnavailable, nvml_uuid, open_nvml
 from llmprof.schema.environment import GpuInfo
 
 
@@ -14,7 +15,8 @@ def gpu_info(device: str, *, nvml: Any = None) -> GpuInfo:
     limit and clocks from NVML, each null with a reason where it does not answer.
     """
     properties = _properties(device)
-    uuid = str(getattr(properties, "uuid", ""))
+    index = int(device.partition(":")[2] or 0)
+    uuid = nvml_uuid(str(getattr(properties, "uuid", "")), index, os.environ)
     described = _described(uuid, nvml)
     integrated = getattr(properties, "is_integrated", None)
     return GpuInfo(

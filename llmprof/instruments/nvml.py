@@ -5,13 +5,16 @@ call that fails gives null and its reason, and never stops a measurement.
 """
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from llmprof.instruments.gpm import GpmReading, GpmSampler, open_gpm
 from llmprof.instruments.nvml_counters import AccumulatedCounters, CounterReading
 from llmprof.instruments.nvml_questions import Questions
 from llmprof.schema.run import DeviceTelemetry
+
+_T = TypeVar("_T")
 
 _EVENT_REASONS = {
     0x001: "gpu_idle",
@@ -27,6 +30,10 @@ _EVENT_REASONS = {
     0x400: "reliability",
 }
 """Bits of nvmlClocksEventReasons (nvml.h)."""
+SHARED_BOARD: Final = (
+    "MIG is on, and CUDA tells the whole board's UUID: the figure would be of all its instances"
+)
+HIDDEN_PROCESSES: Final = "per-process figures are not available in this container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,18 @@ def gpu_names(nvml: Any) -> tuple[str, ...] | NvmlUnavailable:
         return NvmlUnavailable(str(error))
 
 
+def nvml_uuid(torch_uuid: str, index: int, variables: Mapping[str, str]) -> str:
+    """The UUID to ask NVML for, of torch's device `index`.
+
+    torch's own tells the GPU whatever CUDA_VISIBLE_DEVICES holds: numbers, UUIDs or beginnings of
+    UUIDs. But CUDA may give an instance of a MIG GPU the UUID of its board, so the instance is
+    taken from the variable, which is the only way to choose one (MIG-..., MIG-GPU-.../1/0).
+    """
+    visible = variables.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    named = visible[index].strip() if index < len(visible) else ""
+    return named if named.startswith("MIG-") else torch_uuid
+
+
 def open_nvml(
     uuid: str, *, holds_context: bool = True, nvml: Any = None
 ) -> "NvmlSession | NvmlUnavailable":
@@ -99,11 +118,13 @@ class NvmlSession:
         self._handle = handle
         self._holds_context = holds_context
         self._errors = (nvml.NVMLError, AttributeError)
+        self._is_shared_board: bool | None = False
         self._board = self._board_of(handle)
         self._counters = AccumulatedCounters(nvml, self._board)
         # What memory is used is asked before GPM, which made that call fail on old drivers.
-        self._memory_used_bytes(Questions(self._errors))
-        self.gpm = open_gpm(nvml, handle, is_mig=self._is_mig)
+        self._memory_bytes(Questions(self._errors))
+        is_part = self._is_mig or bool(self._is_shared_board)
+        self.gpm = open_gpm(nvml, handle, is_mig=is_part)
         self._started = False
 
     def start(self) -> None:
@@ -127,12 +148,17 @@ class NvmlSession:
             "memory_clock_hz", lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_MEM)
         )
         power_mw = ask("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(board))
+        used_bytes, total_bytes = self._memory_bytes(questions)
+        gpu_busy, memory_busy = self._busy_fractions(questions)
         return DeviceTelemetry(
             sm_clock_hz=_scaled(sm_mhz, 1e6),
             memory_clock_hz=_scaled(memory_mhz, 1e6),
             power_w=_scaled(power_mw, 1e-3),
             temperature_celsius=self._temperature_celsius(questions),
-            memory_used_bytes=self._memory_used_bytes(questions),
+            memory_used_bytes=used_bytes,
+            memory_total_bytes=total_bytes,
+            gpu_busy_fraction=gpu_busy,
+            memory_busy_fraction=memory_busy,
             event_reasons=self._event_reasons(questions),
             foreign_processes=self._foreign_processes(questions),
             energy_j=counters.energy_j,
@@ -186,6 +212,9 @@ class NvmlSession:
         mig = ask("mig", lambda: bool(self._nvml.nvmlDeviceIsMigDeviceHandle(handle)))
         self._is_mig = bool(mig)
         if not mig:
+            self._is_shared_board = ask(
+                "mode", lambda: bool(self._nvml.nvmlDeviceGetMigMode(handle)[0])
+            )
             return handle
         parent = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle
         board = ask("board", lambda: parent(handle))
@@ -200,14 +229,38 @@ class NvmlSession:
             lambda: float(nvml.nvmlDeviceGetTemperatureV(board, sensor)),  # newer drivers
         )
 
-    def _memory_used_bytes(self, questions: Questions) -> int | None:
+    def _memory_bytes(self, questions: Questions) -> tuple[int | None, int | None]:
+        """Used and all of it. Neither on unified memory, where no version of the call is supported."""
         # Only version 2 tells what is used apart from what the driver reserves, which can be 0.9 GB
         # of an idle device; there is no falling back to version 1, whose `used` holds both.
         nvml, handle = self._nvml, self._handle
-        return questions.ask(
+        info = self._of_instance(
+            questions,
             "memory_used_bytes",
-            lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used),
+            lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2),
         )
+        if info is None:
+            questions.missing["memory_total_bytes"] = questions.missing["memory_used_bytes"]
+            return None, None
+        return int(info.used), int(info.total)
+
+    def _busy_fractions(self, questions: Questions) -> tuple[float | None, float | None]:
+        """Shares of time, of the whole device; not supported on MIG and under WSL."""
+        names = "gpu_busy_fraction", "memory_busy_fraction"
+        rates = questions.ask(
+            names[0], lambda: self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+        )
+        if rates is None:
+            questions.missing[names[1]] = questions.missing[names[0]]
+            return None, None
+        return rates.gpu / 100, rates.memory / 100
+
+    def _of_instance(self, questions: Questions, name: str, call: Callable[[], _T]) -> _T | None:
+        """What each MIG instance has of its own: of the board it would be that of all of them."""
+        if self._is_shared_board:
+            questions.missing[name] = SHARED_BOARD
+            return None
+        return questions.ask(name, call)
 
     def _event_reasons(self, questions: Questions) -> tuple[str, ...]:
         nvml, board = self._nvml, self._board
@@ -221,8 +274,8 @@ class NvmlSession:
 
     def _foreign_processes(self, questions: Questions) -> int | None:
         name = "foreign_processes"
-        listed = questions.ask(
-            name, lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        listed = self._of_instance(
+            questions, name, lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         )
         if listed is None:
             return None
@@ -231,8 +284,7 @@ class NvmlSession:
             return len(pids - {os.getpid()})
         # In a container NVML names processes by the host's ids, or hides them.
         questions.missing[name] = (
-            f"NVML lists {len(pids)} processes, none of them this one: "
-            "per-process figures are not available in this container"
+            f"NVML lists {len(pids)} processes, none of them this one: {HIDDEN_PROCESSES}"
         )
         return None
 

@@ -21,14 +21,16 @@ def cpu_info(root: Path = Path("/")) -> CpuInfo:
     """Model, cores, caches, instruction sets; what the system does not show is empty or null."""
     fields = _cpuinfo(root)
     usable = _usable_processors()
+    quota_cores = control_group.cpu_limit(root)
     first = root / "sys/devices/system/cpu" / f"cpu{min(usable)}"
     return CpuInfo(
         model=_model(fields),
         logical_cores=os.cpu_count() or 1,
-        usable_cores=_usable_cores(usable, control_group.cpu_limit(root)),
+        usable_cores=_usable_cores(usable, quota_cores),
         caches=_caches(first),
         isa=_isa(fields),
         governor=read_text(first / "cpufreq/scaling_governor"),
+        quota_cores=quota_cores,
     )
 
 

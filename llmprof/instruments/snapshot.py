@@ -14,6 +14,7 @@ from llmprof.instruments.host_memory import host_memory
 from llmprof.instruments.libraries import library_versions, python_version
 from llmprof.instruments.processor import cpu_info, is_virtualized
 from llmprof.schema.environment import CpuInfo, Environment, GpuInfo
+from llmprof.units import significant
 
 _VARIABLE_PREFIXES = ("OMP_", "GOMP_", "KMP_", "NCCL_")
 _VARIABLES = frozenset(
@@ -62,15 +63,23 @@ def resolve_threads(settings_threads: int | None) -> int:
 
     Raises InputError for more threads than such cores: they would only wait for each other.
     """
-    usable = cpu_info().usable_cores
+    cpu = cpu_info()
+    usable = cpu.usable_cores
     if settings_threads is None:
         return usable
     if settings_threads > usable:
         raise InputError(
-            f"execution.threads is {settings_threads}, but this process may use {usable} cores",
+            f"execution.threads is {settings_threads}, but this process may use {usable} cores"
+            + _quota_words(cpu),
             remedy=f"Set execution.threads to at most {usable}, or leave it out",
         )
     return settings_threads
+
+
+def _quota_words(cpu: CpuInfo) -> str:
+    if cpu.quota_cores is None:
+        return ""
+    return f" (a control group allows {significant(cpu.quota_cores)} cores' worth of CPU time)"
 
 
 def llc_bytes(environment: Environment) -> int:

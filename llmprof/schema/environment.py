@@ -21,11 +21,15 @@ class CpuInfo(Record):
     isa: tuple[str, ...]
     """Instruction sets that matter here: avx2, avx512f, avx512_bf16, avx512_vnni, amx_bf16, ..."""
     governor: str | None
+    quota_cores: float | None = None
+    """Cores' worth of CPU time that the tightest control group allows, 1.5 of a container with
+    `--cpus=1.5`; null without a limit."""
 
 
 class GpuInfo(Record):
     name: str
     uuid: str
+    """That NVML knows it by: of the MIG instance where CUDA_VISIBLE_DEVICES names one."""
     memory_bytes: PositiveInt
     compute_capability: str
     multiprocessors: PositiveInt

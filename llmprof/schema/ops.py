@@ -56,6 +56,8 @@ class PhaseOps(Record):
     host_wait_s: float | None
     """Of the gaps between kernels of the traced step those in which the device had nothing to do,
     since the host launched the next kernel later than the last one ended; null on a CPU."""
+    idle_s: float | None = None
+    """All gaps between kernels of the traced step; null on a CPU."""
     ops_per_step: float
     ops_per_token: float
     """Over the new tokens of all sequences."""

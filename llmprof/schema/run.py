@@ -127,6 +127,9 @@ class Contention(Record):
     worst_thread_fraction: float | None = None
     """Largest run-queue delay of a thread that worked, over wall time: a parallel op ends with its
     slowest thread. Threads that hardly ever wanted a CPU are left out."""
+    quota_used_up_fraction: float | None = None
+    """Share of its periods in which a control group of this process used up its CPU quota and all of
+    the group stood still; null without a quota."""
 
 
 class DeviceTelemetry(Record):
@@ -137,6 +140,15 @@ class DeviceTelemetry(Record):
     power_w: NonNegativeFloat | None = None
     temperature_celsius: float | None = None
     memory_used_bytes: NonNegativeInt | None = None
+    """By every process, without what the driver reserves. `memory_used_bytes` over
+    `memory_total_bytes` is how full the memory is."""
+    memory_total_bytes: NonNegativeInt | None = None
+    gpu_busy_fraction: NonNegativeFloat | None = None
+    """NVML's "GPU utilisation": share of its last sampling period (1/6 to 1 s) in which some kernel
+    ran, however small. No fraction of a roof."""
+    memory_busy_fraction: NonNegativeFloat | None = None
+    """NVML's "memory utilisation": share of the same time in which memory was read or written. It
+    tells neither how full memory is nor what bandwidth was reached."""
     event_reasons: tuple[str, ...] = ()
     foreign_processes: NonNegativeInt | None = None
     energy_j: NonNegativeFloat | None = None

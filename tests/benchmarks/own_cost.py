@@ -1,22 +1,27 @@
-"""What the instruments cost a decode step, by rounds with and without them in turn.
+"""What the instruments cost a decode step, by blocks of steps with and without them in turn.
 
     python tests/benchmarks/own_cost.py [--model smollm2-135m-instruct] [--mode compiled] [--weights file]
 
-A pair is the same round of decode steps twice, once told to nobody and once to the tracer of the
-clean pass with the contention meter around it; which goes first alternates. Pairs are added until
-the interval of the median ratio is at most half a per cent to either side, or --max-pairs. Beside
-it stands the other answer: calls x what each takes. Wants a quiet machine; the target is 1 %.
+A pair is the same block of decode steps twice in one process, once told to nobody and once to the
+tracer of the clean pass with the contention meter and its canary around it; which goes first
+alternates. A step is timed by a clock around both observers alike, so the ratio holds what the
+tracer takes inside a step and what the meter leaves behind it (caches, clock). Pairs are added until
+the interval of the median ratio is at most half a per cent to either side, or --seconds are over.
+Beside it stands the other answer: calls x what each takes, which has the empty hooks of the op
+groups in it as well (no step runs without them). Wants a quiet machine; the target is 1 %.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
+from statistics import fmean
 
 from llmprof.analysis.statistics import median_estimate
 from llmprof.architectures.source import resolve_model
 from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import EngineWorkload
-from llmprof.engine.probe import NullProbe
+from llmprof.engine.probe import NullProbe, Probe
 from llmprof.instruments.canary import Canary
 from llmprof.instruments.clock import HostClock
 from llmprof.instruments.contention import ContentionMeter
@@ -24,12 +29,39 @@ from llmprof.instruments.host_memory import host_memory
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import resolve_threads
 from llmprof.instruments.tracer import GroupTracer, StepTracer
+from llmprof.schema.cost import OpGroup, StepShape
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.settings import RunConfig
 
 HALF_WIDTH = 0.005
-MIN_PAIRS = 6
+MIN_PAIRS = 12
+PROGRESS_S = 5.0
 TARGET = 0.01
+
+
+class Timed:
+    """An observer with a clock around its hooks: what it takes is in the time of its steps."""
+
+    wants_groups = False
+
+    def __init__(self, inner: Probe) -> None:
+        self._inner = inner
+        self._start_s = 0.0
+        self.steps_s: list[float] = []
+
+    def step_begin(self, shape: StepShape) -> None:
+        self._start_s = time.perf_counter()
+        self._inner.step_begin(shape)
+
+    def step_end(self) -> None:
+        self._inner.step_end()
+        self.steps_s.append(time.perf_counter() - self._start_s)
+
+    def group_begin(self, group: OpGroup) -> None:
+        pass
+
+    def group_end(self) -> None:
+        pass
 
 
 def main() -> None:
@@ -37,42 +69,51 @@ def main() -> None:
     threads = resolve_threads(None)
     config = _config(arguments)
     workload = _workload(config, threads)
-    step_s = _warm_round_s(workload) / arguments.steps
+    step_s = min(fmean(_block(workload, NullProbe())) for _ in range(3))
     print(f"{arguments.model}, {arguments.mode}: {1e3 * step_s:.2f} ms per decode step")
     _print_calculated(workload, step_s)
+    meter = ContentionMeter(threads, canary=Canary())
+    _print_measured(_ratios(workload, meter, arguments.seconds))
+
+
+def _ratios(workload: EngineWorkload, meter: ContentionMeter, seconds: float) -> list[float]:
+    """Of pairs, until they tell half a per cent or time is over."""
     ratios: list[float] = []
-    while len(ratios) < arguments.max_pairs:
-        ratios.append(_paired_ratio(workload, threads, with_first=len(ratios) % 2 == 1))
-        if len(ratios) >= MIN_PAIRS and _half_width(median_estimate(ratios)) <= HALF_WIDTH:
+    start_s = told_s = time.perf_counter()
+    while (now_s := time.perf_counter()) - start_s < seconds or len(ratios) < MIN_PAIRS:
+        ratios.append(_paired_ratio(workload, meter, with_first=len(ratios) % 2 == 1))
+        if len(ratios) < MIN_PAIRS:
+            continue
+        found = median_estimate(ratios)
+        if _half_width(found) <= HALF_WIDTH:
             break
-    _print_measured(ratios)
+        if now_s - told_s > PROGRESS_S:
+            told_s = now_s
+            print(
+                f"{len(ratios)} pairs: {100 * (found.point - 1):+.2f} % "
+                f"+- {100 * _half_width(found):.2f} %",
+                file=sys.stderr,
+            )
+    return ratios
 
 
-def _paired_ratio(workload: EngineWorkload, threads: int, *, with_first: bool) -> float:
-    """Time with the instruments over time without."""
-    clock = HostClock()
+def _paired_ratio(workload: EngineWorkload, meter: ContentionMeter, *, with_first: bool) -> float:
+    """Time of the steps with the instruments over time without."""
     times_s = {}
     for instrumented in (with_first, not with_first):
-        meter = ContentionMeter(threads, canary=Canary())
         if instrumented:
             meter.start()
-        probe = StepTracer(clock, None, 0) if instrumented else NullProbe()
-        start_s = time.perf_counter()
-        workload.run_round(probe)
-        times_s[instrumented] = time.perf_counter() - start_s
-        if instrumented:
+            times_s[True] = sum(_block(workload, StepTracer(HostClock(), None, 0)))
             meter.stop()
+        else:
+            times_s[False] = sum(_block(workload, NullProbe()))
     return times_s[True] / times_s[False]
 
 
-def _warm_round_s(workload: EngineWorkload) -> float:
-    """The shortest of three."""
-    times_s = []
-    for _ in range(3):
-        start_s = time.perf_counter()
-        workload.run_round(NullProbe())
-        times_s.append(time.perf_counter() - start_s)
-    return min(times_s)
+def _block(workload: EngineWorkload, probe: Probe) -> list[float]:
+    timed = Timed(probe)
+    workload.run_round(timed)
+    return timed.steps_s
 
 
 def _print_calculated(workload: EngineWorkload, step_s: float) -> None:
@@ -96,7 +137,7 @@ def _print_measured(ratios: Sequence[float]) -> None:
         f"half-width {100 * _half_width(found):.2f} %, confidence {found.confidence:.3f}"
     )
     if _half_width(found) > HALF_WIDTH:
-        print("inconclusive: the machine is too loud for half a per cent; add --max-pairs")
+        print("inconclusive: the machine is too loud for half a per cent; add --seconds")
     elif found.low - 1 > TARGET:
         print(f"over the target of {100 * TARGET:.0f} %")
     elif found.high - 1 <= TARGET:
@@ -141,8 +182,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--weights", choices=("file", "random"), default="file")
     parser.add_argument("--mode", choices=("eager", "compiled"), default="compiled")
-    parser.add_argument("--steps", type=int, default=32)
-    parser.add_argument("--max-pairs", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=8, help="of a block")
+    parser.add_argument("--seconds", type=float, default=300.0)
     return parser.parse_args()
 
 

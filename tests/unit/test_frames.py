@@ -77,7 +77,7 @@ def test_every_quantity_has_its_unit_in_its_name(frames: RunFrames) -> None:
         "running", "waiting", "run_queue_fraction", "cpu_per_wall", "steal_fraction", "group",
         "ops", "op", "calls", "side", "read_level", "read_kernel", "matmul_dtype", "request",
         "prompt_tokens", "output_tokens", "tokens_given", "preemptions", "outcome", "reason",
-        "flops",
+        "flops", "pressure_fraction", "quota_used_up_fraction",
     }  # fmt: skip
     units = ("_s", "_bytes", "_per_s", "_hz", "_w", "_celsius")
     for frame in (

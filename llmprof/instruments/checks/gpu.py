@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmprof.instruments.checks.nvml_remedy import nvml_remedy
 from llmprof.instruments.checks.outcome import missing, ok, warn
 from llmprof.instruments.checks.software import TorchRuntime
 from llmprof.instruments.gpm import GpmUnavailable
@@ -68,10 +69,10 @@ def check_nvml(environment: Environment, seen: GpusSeen) -> Check | None:
         return None
     if environment.gpu is None or seen.nvml_reason is not None:
         reason = seen.nvml_reason or "no GPU that torch can use"
-        return missing(name, f"no clocks, power or temperature: {reason}", "Check the driver")
+        return missing(name, f"no clocks, power or temperature: {reason}", nvml_remedy([reason]))
     session = open_nvml(environment.gpu.uuid, holds_context=False)
     if isinstance(session, NvmlUnavailable):
-        return missing(name, session.reason, "Check the driver")
+        return missing(name, session.reason, nvml_remedy([session.reason]))
     telemetry = session.read()
     session.close()
     others = telemetry.foreign_processes
@@ -83,7 +84,7 @@ def check_nvml(environment: Environment, seen: GpusSeen) -> Check | None:
         )
     if telemetry.missing:
         fields = ", ".join(f"{field} ({why})" for field, why in telemetry.missing.items())
-        return warn(name, f"not readable here: {fields}")
+        return warn(name, f"not readable here: {fields}", nvml_remedy(telemetry.missing.values()))
     return ok(name, "clocks, power, temperature, memory and processes are readable")
 
 
@@ -94,7 +95,7 @@ def check_gpm(environment: Environment) -> Check | None:
         return None
     session = open_nvml(environment.gpu.uuid, holds_context=False)
     if isinstance(session, NvmlUnavailable):
-        return missing(name, session.reason, "Check the driver")
+        return missing(name, session.reason, nvml_remedy([session.reason]))
     gpm = session.gpm
     session.close()
     if isinstance(gpm, GpmUnavailable):

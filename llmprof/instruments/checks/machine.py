@@ -17,6 +17,15 @@ _PINNING = ("OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 def check_cores(environment: Environment) -> Check:
     cpu = environment.cpu
     detail = f"{cpu.usable_cores} of {cpu.logical_cores} usable ({cpu.model})"
+    if cpu.quota_cores is not None:
+        return warn(
+            "cores",
+            f"{detail}: a control group allows {units.significant(cpu.quota_cores)} cores' worth of "
+            "CPU time, and stops every thread of the group for the rest of a period once it is used "
+            "up",
+            "Lift the limit (docker run --cpus, resources.limits.cpu of a pod) or pin whole cores "
+            "instead (--cpuset-cpus)",
+        )
     if cpu.usable_cores < cpu.logical_cores:
         return warn(
             "cores",

@@ -1,5 +1,6 @@
 """Counters of Nsight Compute: read as it writes them, and compared with the counts of a run."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,65 @@ def test_what_ncu_did_not_write_is_refused_with_how_to_write_it(counters: Path, 
     with pytest.raises(InputError) as refused:
         read_ncu_csv(counters)
     assert "--page raw" in refused.value.line()
+
+
+@pytest.mark.parametrize(
+    ("cell", "unit", "value"),
+    [
+        ("269.5", "Mbyte", 269.5e6),
+        ("269,500", "Kbyte", 269.5e6),
+        ("1,269,500,000", "byte", 1_269_500_000),
+        ("0.2695", "Gbyte", 269.5e6),
+        ("269.5", "MB", 269.5e6),
+        ("2.695e+08", "byte", 269.5e6),
+        (" 269500000 ", " byte ", 269.5e6),
+    ],
+)
+def test_units_and_thousands_as_versions_spell_them(
+    counters: Path, cell: str, unit: str, value: float
+) -> None:
+    counters.write_text(FILE.replace('"269.5"', f'"{cell}"').replace('"Mbyte"', f'"{unit}"'))
+    assert read_ncu_csv(counters)[0].metrics["dram__bytes_read.sum"] == pytest.approx(value)
+
+
+@pytest.mark.parametrize("cell", ["1,5", "269,50", "1.024,5", "-3", "0x10", "inf"])
+def test_a_comma_that_is_no_thousands_is_not_guessed(counters: Path, cell: str) -> None:
+    counters.write_text(FILE.replace('"269.5"', f'"{cell}"'))
+    with pytest.raises(InputError, match="no number in a known unit") as refused:
+        read_ncu_csv(counters)
+    assert "LC_ALL=C" in refused.value.line()
+
+
+def test_metrics_that_nothing_is_computed_from_may_be_in_any_unit(counters: Path) -> None:
+    extra = FILE.replace(f'"{TENSOR}.sum"', f'"{TENSOR}.sum","sm__cycles_elapsed.avg.per_second"')
+    extra = extra.replace('"ns",""', '"ns","","cycle/nsecond"')
+    extra = re.sub(r'^("[012]","42".*)$', r'\1,"1,2 GHz"', extra, flags=re.MULTILINE)
+    counters.write_text(extra)
+    assert read_ncu_csv(counters)[0].metrics["dram__bytes_read.sum"] == 269.5e6
+
+
+def test_values_that_are_not_there_are_absent_and_not_zero(counters: Path) -> None:
+    counters.write_text(FILE.replace('"269.5"', '"n/a"').replace('"10","0"', '"","0"'))
+    kernels = read_ncu_csv(counters)
+    assert "dram__bytes_read.sum" not in kernels[0].metrics
+    assert dram_bytes_of(kernels) is None
+
+
+def test_a_header_per_process_and_kernels_of_one_name(counters: Path) -> None:
+    """Each launch counts, whatever others are called; columns may differ from table to table."""
+    other = HEADER.replace('"Process ID",', "")
+    units = UNITS.replace('"","","","",', '"","","",')
+    row = '"0","gemm","llmprof.prefill","1","0","1000","0"'
+    counters.write_text(f"{FILE}==PROF== Disconnected\n{other}\n{units}\n{row}\n{row}\n")
+    kernels = read_ncu_csv(counters)
+    assert [one.name for one in kernels][-3:] == ["gemm"] * 3
+    assert dram_bytes_of(kernels[-2:]) == 2e6
+
+
+def test_without_the_row_of_units_no_unit_is_guessed(counters: Path) -> None:
+    counters.write_text(FILE.replace(f"{UNITS}\n", ""))
+    with pytest.raises(InputError, match="row of units"):
+        read_ncu_csv(counters)
 
 
 def test_phases_by_their_ranges_beside_the_run_s_counts(counters: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from llmprof.analysis.report import build_report
-from llmprof.analysis.trace_times import host_wait_s
+from llmprof.analysis.trace_times import device_gaps
 from llmprof.renderers.ops_text import ops_text
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
 from llmprof.schema.ledger import Side
@@ -164,7 +164,9 @@ def test_the_device_waits_for_the_host_only_where_nothing_was_queued() -> None:
         duration_s=(1e-6,) * 3,
         launch_s=(-2e-6, 2e-6, 3.5e-6),
     )
-    assert host_wait_s(line) == pytest.approx(2e-6)
+    gaps = device_gaps(line)
+    assert gaps.host_wait_s == pytest.approx(2e-6)
+    assert gaps.idle_s == pytest.approx(4e-6)
 
 
 def test_kernels_of_two_streams_are_one_timeline() -> None:
@@ -177,7 +179,7 @@ def test_kernels_of_two_streams_are_one_timeline() -> None:
         duration_s=(5e-6, 1e-6, 1e-6),
         launch_s=(0.0, 0.0, 5.5e-6),
     )
-    assert host_wait_s(line) == pytest.approx(1e-6)
+    assert device_gaps(line).host_wait_s == pytest.approx(1e-6)
 
 
 def test_columns_of_different_length_are_refused() -> None:

@@ -1,12 +1,15 @@
 """Faults of other profilers in the public record, each with the value that is right."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from llmprof.analysis.phases import step_time_s
 from llmprof.analysis.report import build_report
 from llmprof.instruments.tracer import StepTracer
+from llmprof.renderers.run_text import render_run
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.report import Report
 from tests.fakes import FakeClock
@@ -106,6 +109,12 @@ def test_a_single_output_token_has_a_null_and_no_number() -> None:
     document = json.loads(report.model_dump_json())
     assert document["latency"]["tpot_s"] is None
     assert document["latency"]["itl_s"] is None
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as printed:
+        render_run(report, console)
+    summary = printed.get()
+    assert "nan" not in summary.lower()
+    assert "None" not in summary
 
 
 def test_a_device_without_a_known_peak_gets_nobody_elses() -> None:

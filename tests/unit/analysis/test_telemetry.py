@@ -1,8 +1,12 @@
 import pytest
 
 from llmprof.analysis.report import build_report
-from llmprof.analysis.telemetry import energy_per_token, held_back_caveats
-from llmprof.schema.run import DeviceTelemetry, RunRecord
+from llmprof.analysis.telemetry import (
+    energy_per_token,
+    held_back_caveats,
+    telemetry_caveats,
+)
+from llmprof.schema.run import DeviceTelemetry, Round, RunRecord
 from tests.records import a_run_record
 
 
@@ -32,3 +36,29 @@ def test_a_clock_that_was_held_back_is_said_by_cause() -> None:
     assert caveat.code == "held-back"
     assert "power held the clock back" in caveat.message
     assert "45 %" in caveat.message
+
+
+def test_a_sensor_that_no_round_could_read_is_said_once_with_the_reason() -> None:
+    missing = {"power_w": "Not Supported", "sm_clock_hz": "Not Supported", "dram_activity": "short"}
+    found = [*telemetry_caveats(with_telemetry(DeviceTelemetry(missing=missing)).rounds)]
+    assert [one.code for one in found] == ["telemetry"]
+    assert "power_w, sm_clock_hz (Not Supported)" in found[0].message
+    assert not [*telemetry_caveats(with_telemetry(None).rounds)]
+
+
+def test_memory_that_another_process_frees_is_a_warning_and_growing_is_none() -> None:
+    """A co-tenant that ends gives back 12 GB; nothing aborts."""
+    record = a_run_record()
+
+    def used(*gigabytes: float) -> tuple[Round, ...]:
+        return tuple(
+            one.model_copy(
+                update={"telemetry": DeviceTelemetry(memory_used_bytes=round(1e9 * size))}
+            )
+            for one, size in zip(record.rounds, gigabytes, strict=False)
+        )
+
+    (caveat,) = telemetry_caveats(used(18, 18, 6, 6))
+    assert caveat.code == "memory-freed"
+    assert "11.2 GiB" in caveat.message
+    assert not [*telemetry_caveats(used(6, 18, 17.9, 18))]

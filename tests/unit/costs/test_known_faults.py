@@ -221,6 +221,25 @@ class TestExperts:
         assert expected_experts(8, 2, 1000) == pytest.approx(8)
 
 
+class TestFlops:
+    def test_both_products_of_latent_attention_count(self) -> None:
+        """Per token of context and layer: 2 x 128 heads x (192 of scores + 128 of values)."""
+        deepseek = preset_config("deepseek-v3")
+        longer = attention_flops(deepseek, cached=100) - attention_flops(deepseek, cached=99)
+        assert longer / 61 == 81_920
+
+    def test_layers_with_a_window_attend_within_it(self) -> None:
+        """12 of 24 layers see 128 tokens of the 513; all of them in full would be 7,416,004,608."""
+        gpt = preset_config("gpt-oss-20b")
+        decode = step_cost(gpt, paper_manifest(gpt), one_token(512), CostOptions())
+        assert sum(op.flops for op in decode.ops) == 7_340_310_528
+        beyond = 12 * (513 - 128) * 4 * 64 * 64  # layers, tokens, two products, heads, head dim
+        assert 7_340_310_528 + beyond == 7_416_004_608
+        assert attention_flops(gpt, cached=512) - attention_flops(gpt, cached=511) == (
+            12 * 4 * 64 * 64
+        )
+
+
 class TestDevices:
     def test_weights_of_one_of_several_devices(self) -> None:
         llama = preset_config("llama-3.1-70b")

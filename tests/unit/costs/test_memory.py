@@ -5,6 +5,7 @@ import pytest
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.memory import (
+    kv_budget_bytes,
     kv_bytes_reserved,
     kv_bytes_used,
     memory_need,
@@ -117,3 +118,25 @@ def test_an_absurd_batch_is_a_number_like_any_other() -> None:
         max_tokens=20,
     )
     assert need.kv_bytes == 10**12 * 32 * (2 * 2 * 6 * 2)
+
+
+@pytest.mark.parametrize(
+    ("total", "others", "fraction", "own_peak", "budget"),
+    [
+        (24.0, 12.0, 0.4, 6.0, 3.6),  # another process holds half: its 12 are not ours to subtract
+        (24.0, 12.0, 0.9, 6.0, 6.0),  # no more than is free beside it
+        (24.0, 12.0, 0.2, 6.0, 0.0),
+        (24.0, 23.0, 0.9, 6.0, 0.0),
+        (24.0, 0.0, 0.9, 6.0, 15.6),
+    ],
+)
+def test_a_budget_beside_others_is_never_negative(
+    total: float, others: float, fraction: float, own_peak: float, budget: float
+) -> None:
+    found = kv_budget_bytes(
+        total_bytes=total * 1e9,
+        fraction=fraction,
+        own_peak_bytes=own_peak * 1e9,
+        free_bytes=(total - others - own_peak) * 1e9,
+    )
+    assert found == pytest.approx(budget * 1e9)

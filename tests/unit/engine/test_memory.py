@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from llmprof.costs.memory import MemoryNeed
 from llmprof.engine.engine import Engine
 from llmprof.engine.memory import check_memory, out_of_memory_explained, predicted_memory
 from llmprof.errors import CapabilityError, MeasurementFailedError
@@ -79,6 +80,21 @@ def test_what_cannot_fit_is_refused_with_the_numbers() -> None:
     line = caught.value.line()
     for part in ("big needs 22.6 GiB on cpu", "15.0 GiB weights", "4.00 GiB KV", "1.00 GiB is"):
         assert part in line
+
+
+def test_a_refusal_says_what_cache_would_fit_beside_other_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a GPU of 24 GiB others hold 4: 20 are left, and 19 of them after weights and activations."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20 * 2**30, 24 * 2**30))
+    need = MemoryNeed(weight_bytes=0.5 * 2**30, kv_bytes=30 * 2**30, activation_bytes=0.5 * 2**30)
+    with pytest.raises(CapabilityError) as caught:
+        check_memory(need, name="big", device="cuda:0", host_available_bytes=0)
+    assert "a KV cache of 19.0 GiB would fit" in caught.value.line()
+    crowded = MemoryNeed(weight_bytes=22 * 2**30, kv_bytes=1, activation_bytes=0)
+    with pytest.raises(CapabilityError) as caught:
+        check_memory(crowded, name="big", device="cuda:0", host_available_bytes=0)
+    assert "would fit" not in caught.value.line()
 
 
 def test_nothing_is_loaded_that_cannot_fit() -> None:

@@ -3,13 +3,17 @@ import sys
 
 import pytest
 
+from llmprof.analysis.telemetry import memory_occupancy
+from llmprof.instruments.gpm import GpmUnavailable
 from llmprof.instruments.nvml import (
     NvmlSession,
     NvmlUnavailable,
     gpu_names,
     load_nvml,
+    nvml_uuid,
     open_nvml,
 )
+from llmprof.schema.run import DeviceTelemetry
 from tests.fakes import FakeNvml
 
 EVENT_CALLS = (
@@ -44,7 +48,6 @@ def test_used_memory_is_without_the_driver_s_reserve() -> None:
     ("failing", "field"),
     [
         (("nvmlDeviceGetPowerUsage",), "power_w"),
-        (("nvmlDeviceGetMemoryInfo",), "memory_used_bytes"),
         (("nvmlDeviceGetComputeRunningProcesses",), "foreign_processes"),
         (TEMPERATURE_CALLS, "temperature_celsius"),
     ],
@@ -55,6 +58,64 @@ def test_one_failing_call_takes_one_field(failing: tuple[str, ...], field: str) 
     assert getattr(telemetry, field) is None
     assert telemetry.missing == {field: "Not Supported"}
     assert telemetry.model_dump(exclude={"missing", field}) == whole
+
+
+def test_utilisation_that_is_not_supported_leaves_everything_else() -> None:
+    """Under WSL."""
+    telemetry = a_session(FakeNvml(failing=["nvmlDeviceGetUtilizationRates"])).read()
+    assert (telemetry.gpu_busy_fraction, telemetry.memory_busy_fraction) == (None, None)
+    assert telemetry.missing == dict.fromkeys(
+        ("gpu_busy_fraction", "memory_busy_fraction"), "Not Supported"
+    )
+    assert telemetry.power_w == 350.5
+
+
+def test_unified_memory_has_no_figure_by_nvml() -> None:
+    telemetry = a_session(FakeNvml(failing=["nvmlDeviceGetMemoryInfo"])).read()
+    assert (telemetry.memory_used_bytes, telemetry.memory_total_bytes) == (None, None)
+    assert telemetry.missing == dict.fromkeys(
+        ("memory_used_bytes", "memory_total_bytes"), "Not Supported"
+    )
+
+
+def test_how_full_memory_is_and_how_long_it_was_busy_are_two_figures() -> None:
+    """30 of 40 GB in use, and not touched at all in the last period."""
+    nvml = FakeNvml()
+    nvml.used_bytes, nvml.memory_busy_percent = 30_000_000_000, 0
+    telemetry = a_session(nvml).read()
+    assert memory_occupancy(telemetry) == 0.75
+    assert telemetry.memory_busy_fraction == 0.0
+    assert telemetry.gpu_busy_fraction == 1.0
+    assert (telemetry.dram_activity, telemetry.sm_activity) == (None, None)
+    assert memory_occupancy(DeviceTelemetry(memory_used_bytes=1)) is None
+
+
+def test_a_board_whose_uuid_stands_for_its_instances_says_nothing_of_one() -> None:
+    nvml = FakeNvml()
+    nvml.mig_mode = True
+    telemetry = a_session(nvml).read()
+    assert (telemetry.sm_clock_hz, telemetry.power_w) == (1.755e9, 350.5)
+    assert (telemetry.memory_used_bytes, telemetry.foreign_processes) == (None, None)
+    assert "MIG is on" in telemetry.missing["foreign_processes"]
+    assert isinstance(a_session(nvml).gpm, GpmUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("visible", "index", "uuid"),
+    [
+        (None, 1, "0b6e"),
+        ("", 0, "0b6e"),
+        ("2,0", 1, "0b6e"),
+        ("GPU-0b", 0, "0b6e"),
+        ("MIG-77aa", 0, "MIG-77aa"),
+        ("GPU-0b6e, MIG-GPU-0b6e/1/0", 1, "MIG-GPU-0b6e/1/0"),
+        ("MIG-77aa", 1, "0b6e"),
+    ],
+)
+def test_the_uuid_that_nvml_is_asked_for(visible: str | None, index: int, uuid: str) -> None:
+    """By number, by UUID or its beginning, and by instance."""
+    variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert nvml_uuid("0b6e", index, variables) == uuid
 
 
 def test_clocks_that_cannot_be_read_are_null_each_with_its_reason() -> None:
@@ -69,7 +130,8 @@ def test_a_device_whose_every_call_fails_is_read_all_the_same() -> None:
     telemetry = a_session(nvml).read()
     assert set(telemetry.missing) == {
         *("sm_clock_hz", "memory_clock_hz", "power_w", "temperature_celsius"),
-        *("memory_used_bytes", "event_reasons", "foreign_processes"),
+        *("memory_used_bytes", "memory_total_bytes", "event_reasons", "foreign_processes"),
+        *("gpu_busy_fraction", "memory_busy_fraction"),
     }
     assert telemetry.event_reasons == ()
     a_session(nvml).close()

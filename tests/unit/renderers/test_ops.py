@@ -12,7 +12,7 @@ from llmprof.renderers.base import check_suffix, render, suffix_of
 from llmprof.renderers.ops_text import ops_text
 from llmprof.schema.cost import OpGroup
 from llmprof.schema.report import Report
-from llmprof.schema.run import KvUse
+from llmprof.schema.run import DeviceTelemetry, KvUse
 from llmprof.schema.trace import TracedOp
 from tests.records import a_report, a_run_record
 from tests.traces import ROUNDS, traced
@@ -133,6 +133,33 @@ def test_phases_hold_steps_and_traced_steps_hold_ops(
     step = next(e for e in tracing if e["cat"] == "step")
     assert ops[0]["ts"] == step["ts"]
     assert ops[1]["dur"] == pytest.approx(4000.0)
+
+
+def test_time_never_runs_backwards_within_a_process(events: list[dict[str, Any]]) -> None:
+    last: dict[int, float] = {}
+    for event in events:
+        if event["ph"] == "M":
+            continue
+        assert event["ts"] >= last.get(event["pid"], 0.0)
+        last[event["pid"]] = event["ts"]
+
+
+def test_clocks_power_and_memory_of_a_device_are_counters(report: Report) -> None:
+    telemetry = DeviceTelemetry(
+        sm_clock_hz=1.7e9, power_w=350.0, memory_used_bytes=9_000, temperature_celsius=41.0
+    )
+    rounds = tuple(one.model_copy(update={"telemetry": telemetry}) for one in report.run.rounds)
+    run = report.run.model_copy(update={"rounds": rounds})
+    found = json.loads(render(report.model_copy(update={"run": run}), ".trace.json"))
+    counters = {
+        e["name"]: e["args"]["value"]
+        for e in found["traceEvents"]
+        if e["ph"] == "C" and "value" in e["args"]
+    }
+    assert counters["SM clock (Hz)"] == 1.7e9
+    assert counters["power (W)"] == 350.0
+    assert counters["device memory used (bytes)"] == 9_000
+    assert "memory clock (Hz)" not in counters
 
 
 def test_sensors_ceilings_and_the_cache_are_counters(events: list[dict[str, Any]]) -> None:

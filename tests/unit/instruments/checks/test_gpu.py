@@ -4,9 +4,15 @@ import pytest
 
 from llmprof.instruments.checks import gpu
 from llmprof.instruments.checks.gpu import GpusSeen
+from llmprof.instruments.checks.nvml_remedy import nvml_remedy
 from llmprof.instruments.checks.software import TorchRuntime
 from llmprof.instruments.libraries import TorchBuild
-from llmprof.instruments.nvml import NvmlUnavailable, open_nvml
+from llmprof.instruments.nvml import (
+    HIDDEN_PROCESSES,
+    SHARED_BOARD,
+    NvmlUnavailable,
+    open_nvml,
+)
 from llmprof.schema.diagnosis import Check
 from tests.fakes import FakeNvml
 from tests.unit.instruments.environments import a_gpu, an_environment
@@ -78,6 +84,39 @@ def test_sensors_that_are_missing_are_named_with_the_reason(
     assert check is not None
     assert check.status == "warn"
     assert "power_w (Not Supported)" in check.detail
+
+
+@pytest.mark.parametrize("failing", sorted(FakeNvml()._answers))
+def test_whatever_call_fails_what_is_missing_has_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    check = sensors(monkeypatch, FakeNvml(failing=[failing]))
+    assert check is not None
+    assert bool(check.remedy) == (check.status != "ok")
+    assert ("Not Supported" in check.detail) == (check.status != "ok")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("the package nvidia-ml-py cannot be imported: no module", "pip install nvidia-ml-py"),
+        ("NVML Shared Library Not Found", "--gpus all"),
+        ("RM has detected an NVML/RM version mismatch.", "Reboot"),
+        ("Insufficient Permissions", "administrator"),
+        (f"NVML lists 3 processes, none of them this one: {HIDDEN_PROCESSES}", "--pid=host"),
+        (SHARED_BOARD, "CUDA_VISIBLE_DEVICES"),
+        ("NVML does not find the device ffff: Not Found", "nvidia-smi"),
+        ("Unknown Error", "nvidia-smi"),
+    ],
+)
+def test_the_remedy_fits_the_reason(reason: str, words: str) -> None:
+    assert words in nvml_remedy([reason])
+
+
+def test_several_reasons_have_each_remedy_once() -> None:
+    remedy = nvml_remedy(["Not Supported", SHARED_BOARD, "Not Supported"])
+    assert remedy.count("Nothing to fix") == 1
+    assert "CUDA_VISIBLE_DEVICES" in remedy
 
 
 def test_sensors_of_an_unknown_device(monkeypatch: pytest.MonkeyPatch) -> None:

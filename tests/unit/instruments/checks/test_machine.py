@@ -14,6 +14,15 @@ def test_cores_held_back_are_a_warning() -> None:
     assert "12 of 32" in held_back.detail
 
 
+def test_a_container_with_a_cpu_quota_is_named() -> None:
+    check = machine.check_cores(
+        an_environment(a_cpu(logical_cores=2, usable_cores=1, quota_cores=1.5))
+    )
+    assert check.status == "warn"
+    assert "1.50 cores' worth" in check.detail
+    assert "--cpuset-cpus" in (check.remedy or "")
+
+
 @pytest.mark.parametrize(
     ("governor", "status"), [(None, "ok"), ("performance", "ok"), ("powersave", "warn")]
 )

@@ -1,6 +1,13 @@
+import sys
+
 import pytest
 
-from llmprof.instruments.checks.quiet import check_quiet, judge_quiet
+from llmprof.instruments.checks.quiet import (
+    check_clock_under_load,
+    check_quiet,
+    judge_clock,
+    judge_quiet,
+)
 from llmprof.schema.run import Contention
 
 
@@ -37,3 +44,38 @@ def test_a_system_that_does_not_tell_is_not_called_quiet() -> None:
 def test_the_threads_are_kept_busy_while_they_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmprof.instruments.checks.quiet._WATCH_S", 0.02)
     assert check_quiet(2).name == "quiet machine"
+
+
+def test_cpu_time_and_a_quota_that_is_used_up_are_told() -> None:
+    short = a_contention(0.0).model_copy(
+        update={"cpu_per_wall": 0.75, "quota_used_up_fraction": 0.5}
+    )
+    detail = judge_quiet(short).detail
+    assert "got 75 % of their cores" in detail
+    assert "quota was used up in 50 % of its periods" in detail
+
+
+@pytest.mark.parametrize(
+    ("idle_hz", "loaded_hz", "status"),
+    [(1e9, 1e9, "ok"), (1e9, 0.86e9, "ok"), (1e9, 0.84e9, "warn"), (1e9, None, "warn")],
+)
+def test_a_clock_that_falls_under_load(
+    idle_hz: float, loaded_hz: float | None, status: str
+) -> None:
+    check = judge_clock(idle_hz, loaded_hz)
+    assert check.status == status
+    if loaded_hz == 0.84e9:
+        assert "16 %" in check.detail
+        assert check.remedy
+
+
+def test_the_clock_is_watched_while_the_other_cores_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmprof.instruments.checks.quiet._WATCH_S", 0.02)
+    check = check_clock_under_load(2)
+    assert check is not None
+    assert check.name == "CPU clock under load"
+
+
+def test_without_numba_no_clock_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert check_clock_under_load(2) is None
