@@ -67,6 +67,7 @@ def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
         kv_access=record.engine.kv_access,
         packed_rows=record.engine.packed_rows,
         experts_read=record.engine.experts_read,
+        tensor_parallel=record.settings.parallel.tensor,
     )
     try:
         return step_cost(record.model, record.weights, shape, options)

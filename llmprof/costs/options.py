@@ -69,6 +69,9 @@ class CostOptions:
     floats first. None: always as they are."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of steps that ran; steps of other sizes read as many as independent choices would on average."""
+    tensor_parallel: int = 1
+    """Devices that share out the model: work, weights and cache are then those of one of them, and
+    what they exchange is an op of its own."""
 
 
 def options_from(
@@ -80,13 +83,14 @@ def options_from(
     kv_access: KvAccess | None = None,
     packed_rows: int | None = None,
     experts_read: tuple[ExpertsRead, ...] = (),
+    tensor_parallel: int = 1,
 ) -> CostOptions:
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
     `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
     cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows` and `experts_read`
     are as the engine does it; by default nothing is gathered or unpacked, and tokens choose their
-    experts independently.
+    experts independently. `tensor_parallel` is that of the weights that are to be costed.
 
     Raises:
         CapabilityError: a dtype whose size is not known.
@@ -104,4 +108,5 @@ def options_from(
         kv_access=kv_access or KvAccess(),
         packed_rows=packed_rows,
         experts_read=experts_read,
+        tensor_parallel=tensor_parallel,
     )
