@@ -10,7 +10,8 @@ import typer
 
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
-from llmprof.errors import InputError, MeasurementFailedError
+from llmprof.engine.launch_environment import launch_from
+from llmprof.errors import CapabilityError, InputError, MeasurementFailedError
 from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass, RunConfig
 from llmprof.store.settings_file import load_settings
 
@@ -82,6 +83,7 @@ def run(
     --ops, and outputs that show ops, add a tracing pass to measure.passes.
     Of a settings file, `gate` and `sweep` are for the commands of that name and change nothing here;
     any other setting without effect is refused.
+    parallel.tensor=N needs N processes: torchrun --nproc-per-node N -m llmprof run ...
 
     Examples:
       llmprof run smollm2-135m-instruct -o report.html
@@ -109,6 +111,9 @@ def run(
     target = None if confirm is None else _changed(config, confirm)
     outputs = [Path(path) for path in output or []]
     config = _with_tracing(config) if ops or _show_ops(outputs) else config
+    if not launch_from(os.environ).leads:
+        _follow(config)
+        return
     _check_outputs(outputs, force=force)
 
     with signals_interrupt() as interrupts:
@@ -133,6 +138,12 @@ def _changed(config: RunConfig, confirm: str) -> RunConfig:
     target = changed_settings(config, confirm.split(","), option="--confirm")
     if target == config:
         raise InputError(f"--confirm {confirm} changes nothing", remedy="Name another value")
+    if config.parallel.tensor > 1:
+        raise CapabilityError(
+            f"--confirm is not available with parallel.tensor={config.parallel.tensor}: it measures "
+            "both settings in one process",
+            remedy="Measure the two settings one after the other, and compare the runs",
+        )
     return target
 
 
@@ -148,6 +159,13 @@ def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool)
         streams.print_json(document)
     else:
         render_confirmation(document, streams.result_console())
+
+
+def _follow(config: RunConfig) -> None:
+    """Compute what another process of the group measures."""
+    from llmprof.profiler import follow
+
+    follow(config, argv=("llmprof", *sys.argv[1:]))
 
 
 def _measured(

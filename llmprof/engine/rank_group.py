@@ -4,6 +4,8 @@ Work goes through the default group. Word that a round starts goes through a gro
 host, so that a rank that waits for it never stands in the way of the work.
 """
 
+import signal
+import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,8 +26,12 @@ _STOP, _ROUND = 0, 1
 _FAILURE: Final = "llmprof/failure"
 _BACKENDS: Final = ("gloo", "NCCL")
 """Named in the RuntimeErrors of a broken connection that are of no class of their own."""
-_LAST_WORDS_S: Final = 2.0
+_LAST_WORDS_S: Final = 1.0
 """That a rank which failed may take to say why."""
+
+
+# all_gather_into_tensor until torch 2.12, which warns of it from 2.13 on
+_all_gather: Final = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 class LostRankError(MeasurementFailedError):
@@ -46,7 +52,7 @@ def _gathered_shape(x: torch.Tensor, ranks: int) -> torch.Tensor:
 def all_gather(x: torch.Tensor, ranks: int) -> torch.Tensor:
     """The x of every rank, [ranks, *x.shape]; contiguous, of the same shape everywhere."""
     out = _gathered_shape(x, ranks)
-    dist.all_gather_into_tensor(out.flatten(0, 1), x)
+    _all_gather(out.flatten(0, 1), x)
     return out
 
 
@@ -101,12 +107,16 @@ class RankGroup:
         self._tell(_STOP)
 
     def next_round(self) -> bool:
-        """Of the others: wait for the leader's word; False at the end, or where the leader has gone."""
+        """Of the others: wait for the first one's word; False at the end.
+
+        Raises:
+            LostRankError: it has gone.
+        """
         word = torch.zeros(1, dtype=torch.int64)
         try:
             dist.broadcast(word, 0, group=self.host)
-        except RuntimeError:
-            return False
+        except RuntimeError as error:
+            raise LostRankError("the first rank has gone") from error
         return int(word) == _ROUND
 
     def report_failure(self, why: str) -> None:
@@ -124,17 +134,27 @@ class RankGroup:
         """What torch raises where a peer has gone, as one line."""
         if not (isinstance(error, dist.DistError) or any(name in str(error) for name in _BACKENDS)):
             return error
+        # torchrun ends the others as soon as one has gone: first this one says why
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return LostRankError(
             self._last_words() or f"one of the {self.size} processes ended without a word",
             remedy="Run it again; if it was killed, look for the cause in the system's log",
         )
 
+    def failure(self) -> str | None:
+        """What a rank that failed has reported."""
+        try:
+            said: bytes = self.store.get(_FAILURE) if self.store.check([_FAILURE]) else b""
+        except RuntimeError:  # whoever held the store has gone as well
+            return None
+        return said.decode() or None
+
     def _last_words(self) -> str | None:
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
-            if self.store.check([_FAILURE]):
-                said: bytes = self.store.get(_FAILURE)
-                return said.decode()
+            if said := self.failure():
+                return said
             time.sleep(0.05)
         return None
 
