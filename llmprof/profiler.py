@@ -69,7 +69,7 @@ def profile(
             rounds=rounds,
             collectives=_collectives(place, workload),
         )
-        return told_by_ranks(record, place.ranks)
+        return told_by_ranks(record, place.ranks, of_machine=place.local_size)
 
 
 def follow(config: RunConfig, *, argv: tuple[str, ...] = ()) -> None:

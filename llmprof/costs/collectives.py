@@ -14,6 +14,8 @@ from llmprof.schema.cost import ByteTraffic, OpCost, OpGroup
 
 ALL_REDUCE: Final = "communication.all_reduce"
 ALL_GATHER: Final = "communication.all_gather"
+OP_OF_COLLECTIVE: Final = {"all_reduce": ALL_REDUCE, "all_gather": ALL_GATHER}
+"""By the name that its ceiling goes under."""
 
 
 def all_reduce(calls: int, numbers: int, options: CostOptions) -> OpCost:

@@ -170,9 +170,7 @@ def _shard_of_mlp(model: ModelConfig, shape: MlpShape, devices: int) -> MlpShape
     return _shard_of_experts(model, shape, inner, devices)
 
 
-def _shard_of_experts(
-    model: ModelConfig, shape: ExpertMlp, inner: int, devices: int
-) -> ExpertMlp:
+def _shard_of_experts(model: ModelConfig, shape: ExpertMlp, inner: int, devices: int) -> ExpertMlp:
     """Every device has a part of every expert."""
     beside = shape.dense_beside
     shared = _even(model, shape.shared_intermediate_size, "shared channels", devices)

@@ -88,7 +88,7 @@ class RankGroup:
         probe.group_begin(group)
 
     def joined_columns(self, x: torch.Tensor, probe: Probe) -> torch.Tensor:
-        """x [rows, columns] of every rank side by side, [rows, ranks * columns]."""
+        """Columns x [rows, columns] of every rank side by side, [rows, ranks * columns]."""
         probe.group_begin(OpGroup.COMMUNICATION)
         try:
             parts = all_gather(x, self.size)
@@ -175,7 +175,7 @@ def join_ranks(launch: Launch, device: str) -> RankGroup:
     if device != "cpu":
         torch.cuda.set_device(device)
     try:
-        meeting = rendezvous("env://", timeout=timedelta(minutes=5))  # type: ignore[no-untyped-call]
+        meeting = rendezvous("env://", timeout=timedelta(minutes=5))
         store, rank, size = next(iter(meeting))
         dist.init_process_group(
             backend, store=PrefixStore("llmprof", store), rank=rank, world_size=size

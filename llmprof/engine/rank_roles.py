@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from llmprof.engine.rank_group import LostRankError, RankGroup, leave_ranks
 from llmprof.errors import LlmprofError, MeasurementFailedError
+from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import RunRecord
 
 
@@ -30,10 +31,15 @@ def leading(ranks: RankGroup | None) -> Iterator[None]:
         raise MeasurementFailedError(said) from None
 
 
-def told_by_ranks(record: RunRecord, ranks: RankGroup | None) -> RunRecord:
-    """Send the others home when all is measured; else say which of them failed, if one did."""
+def told_by_ranks(record: RunRecord, ranks: RankGroup | None, *, of_machine: int) -> RunRecord:
+    """Send the others home when all is measured; else say which of them failed, if one did.
+
+    The record says what of it is one rank's; `of_machine` ranks share this machine.
+    """
     if ranks is None:
         return record
+    about = _about_ranks(ranks, of_machine)
+    record = record.model_copy(update={"caveats": (*record.caveats, *about)})
     if record.status == "complete":
         ranks.announce_end()
         leave_ranks()
@@ -43,6 +49,21 @@ def told_by_ranks(record: RunRecord, ranks: RankGroup | None) -> RunRecord:
         return record
     reason = f"failed ({said}) after {len(record.rounds)} rounds"
     return record.model_copy(update={"failed": True, "status_reason": reason})
+
+
+def _about_ranks(ranks: RankGroup, of_machine: int) -> Iterator[Caveat]:
+    yield Caveat(
+        code="one-of-ranks",
+        message=f"weights, KV cache, FLOPs, bytes, memory and times are those of the first of "
+        f"{ranks.size} ranks; tokens are those of all together",
+    )
+    if ranks.backend == "gloo" and of_machine > 1:
+        yield Caveat(
+            code="ranks-share-memory",
+            message=f"{of_machine} ranks share the memory and the caches of one machine: the "
+            "ceilings were read by the first of them alone, and each reaches less beside the others",
+            remedy="Judge tensor parallel by runs on GPUs; here it shows that the tokens agree",
+        )
 
 
 @contextmanager
