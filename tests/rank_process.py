@@ -38,7 +38,8 @@ def computed(settings: dict[str, Any], ranks: Any = None) -> dict[str, Any]:
     workload = EngineWorkload(engine, config)
     workload.run_round(NullProbe())
     batch = engine.open_batch(torch.arange(1, 9).repeat(config.workload.batch, 1), output_tokens=1)
-    logits = engine.forward(batch.next_step(), batch.cache, batch.rotary, NullProbe())
+    with torch.inference_mode():
+        logits = engine.forward(batch.next_step(), batch.cache, batch.rotary, NullProbe())
     whole = laid_out(source.config, config.weights, engine.dtype.name)
     return {
         "tokens": workload.output_tokens().tolist(),
