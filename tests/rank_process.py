@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -63,18 +64,22 @@ def run_cases(cases: dict[str, dict[str, Any]]) -> None:
             results[name] = {"refused": error.line()}
     leave_ranks()
     if ranks.leads:
-        print(json.dumps(results))
+        sys.stdout.write(json.dumps(results) + "\n")
 
 
 def run_command(arguments: list[str], fate: str) -> None:
-    from llmprof import profiler
     from llmprof.cli.app import main
 
-    profiler.cached_ceilings = lambda *_, **__: a_run_record().ceilings  # type: ignore[assignment]
-    if fate != "run" and os.environ["RANK"] != "0":
-        EngineWorkload.run_round = _doomed(fate, EngineWorkload.run_round)  # type: ignore[method-assign]
+    doomed = fate != "run" and os.environ["RANK"] != "0"
+    run_round = EngineWorkload.run_round
     sys.argv = ["llmprof", *arguments]
-    main()
+    with (
+        patch("llmprof.profiler.cached_ceilings", lambda *_, **__: a_run_record().ceilings),
+        patch.object(
+            EngineWorkload, "run_round", _doomed(fate, run_round) if doomed else run_round
+        ),
+    ):
+        main()
 
 
 def _doomed(

@@ -25,7 +25,7 @@ from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.quantization.rounding import quantize_into
 from llmprof.engine.random_weights import RandomTensors
 from llmprof.engine.rank_group import RankGroup
-from llmprof.engine.rank_tensors import RankTensors
+from llmprof.engine.rank_tensors import RankTensors, check_groups_uncut
 from llmprof.engine.rope import EVERYWHERE, WITHIN_WINDOW
 from llmprof.engine.routing import ExpertChoice, RoutedExperts, RouterChoice
 from llmprof.engine.safetensors_tensors import SafetensorsTensors
@@ -89,6 +89,7 @@ def load_weights(
     reader = open_tensors(source, weights.source)
     model = source.config
     if ranks is not None:
+        check_groups_uncut(model, weights, ranks.size)
         reader = RankTensors(reader, model, ranks.rank, ranks.size)
         model = shard_of(model, ranks.size)
     loader = _Loader(

@@ -6,8 +6,30 @@ import torch
 
 from llmprof.architectures.manifest import expected_tensors
 from llmprof.costs.tensor_parallel import TensorSplit, is_summed_bias, split_of
+from llmprof.costs.weight_layout import format_of
 from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig
+from llmprof.schema.settings import WeightsSettings
+
+
+def check_groups_uncut(model: ModelConfig, weights: WeightsSettings, ranks: int) -> None:
+    """Refuse to cut rows within a group of weights: the parts would have scales of their own.
+
+    Raises:
+        CapabilityError: names the tensor and the sizes.
+    """
+    for name, shape in expected_tensors(model).items():
+        split = split_of(model, name, shape, ranks)
+        if split is None or not split.by_columns:
+            continue
+        group, columns = format_of(name, shape, weights, "fp32").group_size, shape[-1] // ranks
+        if group and columns % group:
+            raise CapabilityError(
+                f"rows of '{name}' cut into {columns} columns for each of {ranks} ranks are no whole "
+                f"groups of {group} weights",
+                remedy="Set a smaller weights.group_size, or weights.quantization=none",
+            )
 
 
 class _Reader(Protocol):
