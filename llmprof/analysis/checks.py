@@ -10,6 +10,8 @@ from llmprof.schema.measurement import Estimate
 from llmprof.schema.run import RunRecord
 from llmprof.schema.verdict import Evidence
 
+RANKS_SHARE_MEMORY = "ranks-share-memory"
+"""Caveat of a run whose ranks are processes of one machine."""
 MIN_ROUNDS = 3
 """Of the clean and of the grouped pass: with fewer, min..max covers the median with 50 % at most."""
 MAX_STEP_SPREAD = 0.10
@@ -45,6 +47,7 @@ def measurement_checks(record: RunRecord, case: PhaseCase) -> tuple[Check, ...]:
         *(_few_rejected(name, selection) for name, selection in passes.items() if selection.rounds),
         _steady(case),
         *_settled(record),
+        *_own_memory(record),
     )
 
 
@@ -98,6 +101,20 @@ def _steady(case: PhaseCase) -> Check:
         reason=f"single steps spread by {units.percent(spread)}, more than "
         f"{units.percent(MAX_STEP_SPREAD)}",
     )
+
+
+def _own_memory(record: RunRecord) -> Iterator[Check]:
+    """Nothing to hold for a process that is alone, or has a device of its own."""
+    shared = [one for one in record.caveats if one.code == RANKS_SHARE_MEMORY]
+    if shared:
+        yield Check(
+            statement="each rank has the memory to itself whose ceilings it is judged by",
+            observed=record.settings.parallel.tensor,
+            threshold=1.0,
+            holds=False,
+            reason=f"the {record.settings.parallel.tensor} ranks work on one machine, whose ceilings "
+            "the first of them read alone: what each can reach beside the others is not known",
+        )
 
 
 def _settled(record: RunRecord) -> Iterator[Check]:

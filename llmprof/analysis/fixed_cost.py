@@ -26,7 +26,12 @@ class GroupFixedCost:
         return cls(measured.alpha_s if alpha_s is None else alpha_s, measured.spread, ops)
 
     def group_s(self, group: OpGroup, calls: int) -> float:
-        """Alpha x ops; without a counting pass each of the group's calls counts as one."""
+        """Alpha x ops; without a counting pass each of the group's calls counts as one.
+
+        The ceiling of a collective holds a fixed cost of its own.
+        """
+        if group is OpGroup.COMMUNICATION:
+            return 0.0
         return self.alpha_s * (calls if self.ops is None else self.ops.get(group, 0))
 
     @property

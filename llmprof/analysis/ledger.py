@@ -69,6 +69,8 @@ def _entry(group: OpGroup, splits: PhaseSplits) -> GroupEntry:
         flops=sum(cost.flops for cost in costs),
         traffic=sum((cost.traffic for cost in costs), start=ByteTraffic()),
         roof_bytes=sum(roof.roof_bytes for roof in center.roofs),
+        exchange_s=sum(roof.exchange_s or 0.0 for roof in center.roofs),
+        exchanged_bytes=sum(cost.exchanged_bytes for cost in costs),
     )
 
 
@@ -113,6 +115,8 @@ def _sensitivities(split: StepSplit) -> tuple[Sensitivity, ...]:
         "number of ops": sum(_fixed_time_s(group) for group in groups),
         "host time": split.host_s,
     }
+    if any(group.is_exchange for group in groups):
+        gain_s["communication"] = sum(_link_time_s(group, Part.COMMUNICATION) for group in groups)
     return tuple(
         Sensitivity(of=name, seconds_per_percent=PER_CENT * time_s)
         for name, time_s in gain_s.items()
@@ -121,7 +125,7 @@ def _sensitivities(split: StepSplit) -> tuple[Sensitivity, ...]:
 
 def _link_time_s(group: GroupSplit, part: Part) -> float:
     """Measured time that goes with `part` of the group's links: its roof share, loss included."""
-    if group.is_small or not group.has_link:
+    if group.is_small or not group.has_link or not group.link_s:
         return 0.0
     share = sum(roof.link_by_part().get(part, 0.0) for roof in group.roofs) / group.link_s
     return (group.time_s - group.fixed_cost_s) * share

@@ -2,6 +2,8 @@
 
     roof = alpha x ops + max(bytes / BW_read, FLOPs / P)
 
+An op that exchanges bytes with other devices has one link, that between them (`costs.collectives`).
+
 The maximum is taken per op, since ops run one after the other; alpha is added per group, where
 the number of dispatched ops is known (`step_split`). Williams, Waterman and Patterson, "Roofline",
 CACM 52(4), 2009, applied to single kernels.
@@ -17,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llmprof.analysis.rates import Rates
+from llmprof.costs.collectives import collective_s
 from llmprof.schema.ceilings import BandwidthCeiling, MemoryOp
 from llmprof.schema.cost import ByteTraffic, OpCost
 from llmprof.schema.environment import Environment
@@ -35,14 +38,18 @@ class OpRoof:
     """What `memory_s` carries, split by kind."""
     cached_bytes: float
     """Traffic that a cache may serve and that no link carries."""
+    exchange_s: float | None = None
+    """Of a collective, at its own ceiling, fixed cost included; 0 where that was not measured."""
 
     @property
     def side(self) -> Side:
+        if self.exchange_s is not None:
+            return Side.COMMUNICATION
         return Side.COMPUTE if self.compute_s > self.memory_s else Side.MEMORY
 
     @property
     def link_s(self) -> float:
-        return max(self.memory_s, self.compute_s)
+        return max(self.memory_s, self.compute_s) if self.exchange_s is None else self.exchange_s
 
     @property
     def roof_bytes(self) -> float:
@@ -50,6 +57,8 @@ class OpRoof:
 
     def link_by_part(self) -> dict[Part, float]:
         """`link_s` as parts of the ledger: the bytes of a memory-side op, or its arithmetic."""
+        if self.exchange_s is not None:
+            return {Part.COMMUNICATION: self.exchange_s}
         if self.side == Side.COMPUTE:
             return {Part.COMPUTE: self.compute_s}
         total = self.roof_bytes
@@ -66,7 +75,13 @@ def op_roof(op: OpCost, rates: Rates, cache_bytes: int | None) -> OpRoof:
         compute_s=op.flops / rates.flops_per_s(op.compute_dtype),
         bytes_by_part=by_part,
         cached_bytes=op.traffic.total - roof_bytes,
+        exchange_s=_exchange_s(op, rates) if op.exchanged_bytes else None,
     )
+
+
+def _exchange_s(op: OpCost, rates: Rates) -> float:
+    ceiling = rates.collectives.get(op.name)
+    return 0.0 if ceiling is None else collective_s(op, ceiling)
 
 
 def _bytes_by_part(op: OpCost, cache_bytes: int | None) -> dict[Part, float]:

@@ -121,7 +121,8 @@ def _rows(
             calls = sum(times[op].calls for op in joined)
             split = GroupSplit(
                 time_s=sum(times[op].time_s for op in joined),
-                fixed_cost_s=alpha_s * calls,
+                # the ceiling of a collective holds a fixed cost of its own
+                fixed_cost_s=0.0 if ops[0].group is OpGroup.COMMUNICATION else alpha_s * calls,
                 roofs=roofs if len(joined) == len(ops) else (),
             )
             flops = sum(cost.flops for cost in own) if split.roofs else 0.0

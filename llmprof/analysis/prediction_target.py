@@ -235,8 +235,10 @@ def _check_fixed_work(settings: RunConfig, model: ModelConfig) -> None:
         )
     if settings.parallel.tensor > 1:
         raise CapabilityError(
-            "parallel.tensor cannot be predicted: no ceiling of the links between devices is measured",
-            remedy="Set parallel.tensor=1",
+            "parallel.tensor is measured, not predicted: how the ranks wait for each other follows "
+            "from no ceiling",
+            remedy=f"Set parallel.tensor=1, or measure it: torchrun --nproc-per-node "
+            f"{settings.parallel.tensor} -m llmprof run ...",
         )
     tokens = workload.prompt_tokens + workload.output_tokens
     if tokens > model.max_position_embeddings:

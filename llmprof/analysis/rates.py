@@ -1,10 +1,11 @@
 """The ceilings that a step is judged by: those that were read right before and right after it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
-from llmprof.schema.ceilings import CeilingReading, Ceilings
+from llmprof.costs.collectives import OP_OF_COLLECTIVE
+from llmprof.schema.ceilings import CeilingReading, Ceilings, CollectiveCeiling
 from llmprof.schema.cost import StepCost
 from llmprof.schema.run import Round
 
@@ -20,6 +21,8 @@ class Rates:
     """Dtypes that the live reading does not cover, as cached."""
     alpha_s: float | None = None
     """Fixed cost of one op at that moment; None where only the cached one is known."""
+    collectives: Mapping[str, CollectiveCeiling] = field(default_factory=dict)
+    """By the name of the op that is judged by it."""
 
     def flops_per_s(self, dtype: str) -> float:
         """Of an unknown dtype, that of the run's: `dtypes_without_ceiling` names it."""
@@ -40,6 +43,15 @@ class Rates:
             matmul_flops_per_s=factor * self.matmul_flops_per_s,
             other_flops_per_s={
                 dtype: factor * rate for dtype, rate in self.other_flops_per_s.items()
+            },
+            collectives={
+                name: one.model_copy(
+                    update={
+                        "alpha_s": one.alpha_s / factor,
+                        "bytes_per_s": one.bytes_per_s * factor,
+                    }
+                )
+                for name, one in self.collectives.items()
             },
         )
 
@@ -71,10 +83,9 @@ def round_rates(one: Round, ceilings: Ceilings) -> RoundRates | None:
     readings = adjacent_readings(one)
     if not readings:
         return None
-    cached = best_flops_per_s(ceilings)
     return RoundRates(
-        mean=_mean_rates(readings, cached),
-        ends=tuple(_mean_rates((reading,), cached) for reading in readings),
+        mean=_mean_rates(readings, ceilings),
+        ends=tuple(_mean_rates((reading,), ceilings) for reading in readings),
     )
 
 
@@ -89,6 +100,7 @@ def median_rates(rounds: Sequence[Round], ceilings: Ceilings) -> Rates | None:
         matmul_dtype=means[0].matmul_dtype,
         other_flops_per_s=means[0].other_flops_per_s,
         alpha_s=_known(median, [rates.alpha_s for rates in means]),
+        collectives=means[0].collectives,
     )
 
 
@@ -110,13 +122,14 @@ def median_disagreement(
     return median(gaps) if gaps else None
 
 
-def _mean_rates(readings: Sequence[CeilingReading], cached: Mapping[str, float]) -> Rates:
+def _mean_rates(readings: Sequence[CeilingReading], ceilings: Ceilings) -> Rates:
     return Rates(
         read_bytes_per_s=fmean(reading.read_bytes_per_s for reading in readings),
         matmul_flops_per_s=fmean(reading.matmul_flops_per_s for reading in readings),
         matmul_dtype=readings[0].matmul_dtype,
-        other_flops_per_s=cached,
+        other_flops_per_s=best_flops_per_s(ceilings),
         alpha_s=_known(fmean, [reading.alpha_s for reading in readings]),
+        collectives={OP_OF_COLLECTIVE[one.op]: one for one in ceilings.collectives},
     )
 
 

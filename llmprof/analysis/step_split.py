@@ -85,6 +85,8 @@ class GroupSplit:
 
         A norm reads its gains and an append writes a few keys, but what they work on is in cache.
         """
+        if self.is_exchange:
+            return True
         if any(roof.compute_s for roof in self.roofs):
             return True
         return sum(roof.roof_bytes for roof in self.roofs) > sum(
@@ -92,10 +94,17 @@ class GroupSplit:
         )
 
     @property
+    def is_exchange(self) -> bool:
+        """It sums or copies between devices."""
+        return any(roof.exchange_s is not None for roof in self.roofs)
+
+    @property
     def side(self) -> Side | None:
         """The longer link; None for work in cache."""
         if not self.has_link:
             return None
+        if self.is_exchange:
+            return Side.COMMUNICATION
         compute = self.side_s(Side.COMPUTE)
         return Side.COMPUTE if compute > self.side_s(Side.MEMORY) else Side.MEMORY
 
@@ -107,6 +116,8 @@ class GroupSplit:
 
     def limits_s(self) -> dict[Limit, float]:
         """The whole time by what limits it: fixed cost, work in cache, or sides in proportion."""
+        if self.is_exchange:
+            return {Limit.COMMUNICATION: self.time_s}
         if self.is_small:
             return {Limit.FIXED_COST: self.time_s}
         if not self.has_link:
@@ -130,6 +141,8 @@ class StepSplit:
         parts = dict.fromkeys(
             (Part.MEMORY_WEIGHTS, Part.MEMORY_KV, Part.MEMORY_OTHER, Part.COMPUTE), 0.0
         )
+        if any(group.is_exchange for group in self.groups.values()):
+            parts[Part.COMMUNICATION] = 0.0
         for group in self.groups.values():
             for roof in group.roofs:
                 for part, time_s in roof.link_by_part().items():
@@ -156,7 +169,7 @@ class StepSplit:
         return sum(
             group.side_s(side)
             for group in self.groups.values()
-            if group.has_link and not group.is_small
+            if group.has_link and not group.is_small and not group.is_exchange
         )
 
     def time_of(self, groups: Collection[OpGroup]) -> float:

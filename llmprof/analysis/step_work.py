@@ -72,6 +72,7 @@ def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
         packed_rows=record.engine.packed_rows,
         row_buckets=record.engine.row_buckets,
         experts_read=record.engine.experts_read,
+        tensor_parallel=record.settings.parallel.tensor,
     )
     try:
         return step_cost(record.model, record.weights, shape, options)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import torch
 
+from llmprof.engine.dtypes import TORCH_DTYPES
 from llmprof.errors import MeasurementFailedError
 from llmprof.schema.ceilings import CollectiveCeiling
 from llmprof.store.progress import Progress
@@ -17,7 +18,7 @@ from llmprof.store.progress import Progress
 Op = Literal["all_reduce", "all_gather"]
 
 OPS: Final[tuple[Op, ...]] = ("all_reduce", "all_gather")
-SIZES_BYTES: Final = (4 << 10, 64 << 10, 1 << 20, 8 << 20)
+SIZES_BYTES: Final = (1 << 10, 4 << 10, 64 << 10, 1 << 20, 8 << 20)
 """Of one rank's buffer: hidden states of a decode step, up to those of a prompt."""
 _REPEATS: Final = 9
 _TIMEOUT_S: Final = 120.0
@@ -39,8 +40,29 @@ def measure_collectives(
     return tuple(fit_line(op, times_s[op], backend=backend, world_size=processes) for op in OPS)
 
 
+def measure_in_group(
+    device: str, processes: int, *, dtype: str = "bf16"
+) -> tuple[CollectiveCeiling, ...]:
+    """One per op, in the group that this process has joined: every rank must come here.
+
+    The result holds what this rank timed. `dtype` (fp32, bf16, fp16) is that of the numbers: on a
+    CPU some are added up faster than others.
+    """
+    place = TORCH_DTYPES[dtype], device
+    return tuple(
+        fit_line(
+            op,
+            [_time_s(op, size, *place, processes) for size in SIZES_BYTES],
+            backend=_backend(device),
+            world_size=processes,
+            dtype=dtype,
+        )
+        for op in OPS
+    )
+
+
 def fit_line(
-    op: Op, times_s: Sequence[float], *, backend: str, world_size: int
+    op: Op, times_s: Sequence[float], *, backend: str, world_size: int, dtype: str = "bf16"
 ) -> CollectiveCeiling:
     """Alpha and bytes/s of the line with the least relative errors through the sizes' times."""
     sizes, times = np.array(SIZES_BYTES, dtype=float), np.array(times_s)
@@ -53,6 +75,7 @@ def fit_line(
         op=op,
         backend=backend,
         world_size=world_size,
+        dtype=dtype,
         alpha_s=alpha_s,
         bytes_per_s=1 / seconds_per_byte,
         spread=float(errors.max()),
@@ -110,18 +133,21 @@ def run_rank(rank: int, world_size: int, store: str, device: str, threads: int, 
     dist.init_process_group(
         _backend(device), init_method=f"file://{store}", rank=rank, world_size=world_size
     )
-    times_s = {op: [_time_s(op, size, place, world_size) for size in SIZES_BYTES] for op in OPS}
+    times_s = {
+        op: [_time_s(op, size, torch.bfloat16, place, world_size) for size in SIZES_BYTES]
+        for op in OPS
+    }
     if rank == 0:
         queue.put(times_s)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def _time_s(op: Op, size_bytes: int, place: str, world_size: int) -> float:
+def _time_s(op: Op, size_bytes: int, dtype: torch.dtype, place: str, world_size: int) -> float:
     """Median of a few, each between two barriers."""
     import torch.distributed as dist
 
-    mine = torch.zeros(size_bytes // 2, dtype=torch.bfloat16, device=place)
+    mine = torch.zeros(size_bytes // dtype.itemsize, dtype=dtype, device=place)
     every = [torch.empty_like(mine) for _ in range(world_size)]
     calls: dict[Op, Callable[[], object]] = {
         "all_reduce": lambda: dist.all_reduce(mine),

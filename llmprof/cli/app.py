@@ -10,7 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from llmprof.cli.standard_streams import discard_output, open_standard_streams, tolerate_encoding
+from llmprof.cli.standard_streams import (
+    discard_output,
+    open_standard_streams,
+    silence_other_ranks,
+    tolerate_encoding,
+)
 from llmprof.errors import InputError, LlmprofError
 from llmprof.renderers.printable import printable
 
@@ -24,6 +29,7 @@ def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
         open_standard_streams()
+        silence_other_ranks()
         code = execute(sys.argv[1:])
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             # Nothing is left to keep: an interrupt while Python ends may just end it.

@@ -11,7 +11,8 @@ import typer
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
 from llmprof.cli.switched import check_unlike, switched
-from llmprof.errors import MeasurementFailedError
+from llmprof.engine.launch_environment import launch_from
+from llmprof.errors import CapabilityError, MeasurementFailedError
 from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass, RunConfig
 from llmprof.store.settings_file import load_settings
 
@@ -83,6 +84,7 @@ def run(
     --ops, and outputs that show ops, add a tracing pass to measure.passes.
     Of a settings file, `gate` and `sweep` are for the commands of that name and change nothing here;
     any other setting without effect is refused.
+    parallel.tensor=N needs N processes: torchrun --nproc-per-node N -m llmprof run ...
 
     Examples:
       llmprof run smollm2-135m-instruct -o report.html
@@ -111,8 +113,12 @@ def run(
     if confirm is not None:
         target = switched(config, [confirm], option="--confirm")
         check_unlike(config, target, told=f"--confirm {confirm}")
+        _check_one_process(config)
     outputs = [Path(path) for path in output or []]
     config = _with_tracing(config) if ops or _show_ops(outputs) else config
+    if not launch_from(os.environ).leads:
+        _follow(config)
+        return
     _check_outputs(outputs, force=force)
 
     with signals_interrupt() as interrupts:
@@ -130,6 +136,15 @@ def run(
         _confirm(record, target, json=json, quiet=quiet)
 
 
+def _check_one_process(config: RunConfig) -> None:
+    if config.parallel.tensor > 1:
+        raise CapabilityError(
+            f"--confirm is not available with parallel.tensor={config.parallel.tensor}: it measures "
+            "both settings in one process",
+            remedy="Measure the two settings one after the other, and compare the runs",
+        )
+
+
 def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool) -> None:
     from llmprof.experiments.confirm import compare_switch
     from llmprof.renderers.comparison_text import render_comparison
@@ -144,6 +159,13 @@ def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool)
         console = streams.result_console()
         console.print()
         render_comparison(document, console)
+
+
+def _follow(config: RunConfig) -> None:
+    """Compute what another process of the group measures."""
+    from llmprof.profiler import follow
+
+    follow(config, argv=("llmprof", *sys.argv[1:]))
 
 
 def _measured(

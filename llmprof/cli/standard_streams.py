@@ -24,6 +24,17 @@ def open_standard_streams() -> None:
         )
 
 
+def silence_other_ranks() -> None:
+    """Of the processes that torchrun started together the first one speaks, for all of them."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0":
+        sys.stdout.flush()
+        sys.stderr.flush()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+
+
 def tolerate_encoding() -> None:
     """Print `?` where a terminal's encoding lacks a character, instead of failing."""
     for stream in (sys.stdout, sys.stderr):

@@ -7,6 +7,7 @@ from llmprof.costs.groups import group_of_tensor
 from llmprof.costs.kv_cache import kv_bytes_at, kv_bytes_per_token
 from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.costs.options import CostOptions
+from llmprof.costs.tensor_parallel import shard_of
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.layers import (
     AttentionShape,
@@ -59,7 +60,12 @@ def kv_bytes_used(model: ModelConfig, options: CostOptions, lengths: tuple[int, 
     """Cache bytes that hold tokens a layer can still see, for sequences of these lengths."""
     if options.kv_layout is KvLayout.NONE:
         return 0.0
-    return sum(kv_bytes_at(model, length, options.kv_bytes_per_number) for length in lengths)
+    return sum(
+        kv_bytes_at(
+            model, length, options.kv_bytes_per_number, tensor_parallel=options.tensor_parallel
+        )
+        for length in lengths
+    )
 
 
 def kv_bytes_reserved(
@@ -77,7 +83,9 @@ def kv_bytes_reserved(
         case KvLayout.PAGED:
             block = options.block_tokens
             tokens = sum(-(-length // block) * block for length in lengths)
-    return tokens * kv_bytes_per_token(model, options.kv_bytes_per_number)
+    return tokens * kv_bytes_per_token(
+        model, options.kv_bytes_per_number, tensor_parallel=options.tensor_parallel
+    )
 
 
 def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> float:
@@ -88,10 +96,11 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
     (standard only) the scores and their softmax; in the feed forward: its input, gate and up, their
     product (of all experts of a token), its projection, and still the queries, keys and values,
     which a prefill attends to where they are; at the head: the logits and one copy of them for
-    sampling.
+    sampling, whole on each of several devices.
     """
     tokens = shape.new_tokens
-    in_layers = max(_layer_peak(model, kind, shape, options) for kind, _ in model.kinds)
+    shard = shard_of(model, options.tensor_parallel)
+    in_layers = max(_layer_peak(shard, kind, shape, options) for kind, _ in shard.kinds)
     head = 2 * shape.logit_rows * model.vocab_size * options.activation_bytes
     residual = tokens * (model.hidden_size + 2 * model.head_dim) * options.activation_bytes
     return float(residual + max(in_layers, head))

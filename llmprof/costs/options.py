@@ -71,6 +71,9 @@ class CostOptions:
     """Of steps that ran; steps of other sizes read as many as independent choices would on average."""
     row_buckets: tuple[int, ...] = ()
     """Rows that decode steps are padded to; empty where they run as they are."""
+    tensor_parallel: int = 1
+    """Devices that share out the model: work, weights and cache are then those of one of them, and
+    what they exchange is an op of its own."""
 
 
 def options_from(
@@ -83,13 +86,15 @@ def options_from(
     packed_rows: int | None = None,
     experts_read: tuple[ExpertsRead, ...] = (),
     row_buckets: tuple[int, ...] = (),
+    tensor_parallel: int = 1,
 ) -> CostOptions:
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
     `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
     cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows`,
     `experts_read` and `row_buckets` are as the engine does it; by default nothing is gathered,
-    unpacked or padded, and tokens choose their experts independently.
+    unpacked or padded, and tokens choose their experts independently. `tensor_parallel` is that of
+    the weights that are to be costed.
 
     Raises:
         CapabilityError: a dtype whose size is not known.
@@ -108,4 +113,5 @@ def options_from(
         packed_rows=packed_rows,
         experts_read=experts_read,
         row_buckets=row_buckets,
+        tensor_parallel=tensor_parallel,
     )

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from llmprof.costs.collectives import all_gather, all_reduce
 from llmprof.costs.groups import StoredWeights
 from llmprof.costs.layer import LayerCosts
 from llmprof.costs.ops import elementwise, linear, linear_flops, op_cost, unpacked_bytes
 from llmprof.costs.options import CostOptions
 from llmprof.costs.row_buckets import with_padding
+from llmprof.costs.tensor_parallel import shard_of
 from llmprof.schema.cost import ByteTraffic, OpCost, StepCost, StepShape
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import KvLayout
@@ -22,17 +24,22 @@ def step_cost(
     embedding table only the rows that are looked up, unless a tied head reads it in full, and of a
     layer's experts as many as the step's tokens chose, or would on average (`experts_of_step`).
 
+    `model` is the whole one, whatever shares it out; `weights` are those that one device holds.
+
     Raises:
         ValueError: cached tokens in a layout without a cache, or a manifest that lacks a tensor.
         CapabilityError: a weight tensor that no op reads.
+        InputError: a model that `options.tensor_parallel` devices cannot share out.
     """
     if options.kv_layout is KvLayout.NONE and shape.cached_tokens:
         raise ValueError("kv_cache.layout none holds no tokens, so a step has none cached")
+    model = shard_of(model, options.tensor_parallel)
     stored = StoredWeights.by_kind(weights, model.layer_pattern or (0,) * model.num_hidden_layers)
     ops = [
         *_embedding(model, stored[None], shape, options),
         *_layers(model, stored, shape, options),
         *_head(model, stored[None], shape, options),
+        *_between_devices(model, shape, options),
     ]
     cost = StepCost(shape=shape, ops=tuple(_merged(ops)))
     return with_padding(cost, options.row_buckets)
@@ -168,4 +175,17 @@ def _head(
         weight_bytes=stored.read_by("norm.final"),
         options=options,
     )
-    return (final, head, elementwise("sampling", calls=1, numbers=logits, options=options))
+    sampled = rows * model.vocab_size * options.tensor_parallel
+    return (final, head, elementwise("sampling", calls=1, numbers=sampled, options=options))
+
+
+def _between_devices(
+    shard: ModelConfig, shape: StepShape, options: CostOptions
+) -> Iterator[OpCost]:
+    """Sums of the embedding and of each half of each layer; the logits of every part, side by side."""
+    if options.tensor_parallel == 1:
+        return
+    sums = 1 + 2 * shard.num_hidden_layers
+    yield all_reduce(sums, shape.new_tokens * shard.hidden_size, options)
+    if shape.logit_rows:
+        yield all_gather(1, shape.logit_rows * shard.vocab_size, options)

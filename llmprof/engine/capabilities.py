@@ -10,6 +10,7 @@ from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import (
     BatchingPolicy,
     ContextKind,
+    ExecutionMode,
     KvDtype,
     KvLayout,
     Quantization,
@@ -19,22 +20,53 @@ from llmprof.schema.settings import (
 )
 
 
-def check_capabilities(config: RunConfig) -> None:
-    """Refuse the first switch that is set to something the engine does not have.
+def check_capabilities(config: RunConfig, *, ranks: int = 1) -> None:
+    """Refuse what processes that share out a model cannot do; `ranks` of them are there.
 
     Raises:
-        CapabilityError: names the key, its value and what is possible.
+        CapabilityError: with the reason.
     """
-    for key, value, possible in _missing(config):
+    tensor = config.parallel.tensor
+    if tensor != ranks:
         raise CapabilityError(
-            f"{key}={value} is not available in this version of the engine",
-            remedy=f"Possible: {key}={possible}",
+            f"parallel.tensor={tensor} is for `llmprof run` alone, which torchrun starts "
+            f"{tensor} times",
+            remedy="Set parallel.tensor=1",
         )
+    if tensor == 1:
+        return
+    for reason, remedy in _not_shared_out(config):
+        raise CapabilityError(f"with parallel.tensor={tensor}, {reason}", remedy=remedy)
 
 
-def _missing(config: RunConfig) -> Iterator[tuple[str, object, str]]:
-    if config.parallel.tensor != 1:
-        yield "parallel.tensor", config.parallel.tensor, "1"
+def _not_shared_out(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Why not, and what to do."""
+    mode, weights = config.execution.mode, config.weights
+    if mode is not ExecutionMode.EAGER:
+        yield (
+            f"execution.mode={mode.value} is not available: replayed steps that hold collectives "
+            "have not been shown to be right",
+            "Set execution.mode=eager",
+        )
+    if weights.group_size == "channel":
+        yield (
+            "weights.group_size=channel is not available: the scale of a row that is cut in "
+            "pieces is another one in each",
+            "Set weights.group_size=32, 64 or 128",
+        )
+    if config.workload.arrival_rate_per_s is not None:
+        yield (
+            "workload.arrival_rate_per_s is not available: each rank would admit requests by a "
+            "clock of its own",
+            "Leave it out: every request is there at the start",
+        )
+    if config.measure.confirm:
+        yield (
+            "measure.confirm is not available: interventions change one process alone",
+            "Leave it out",
+        )
+    if config.device.startswith("cuda:"):
+        yield (f"device={config.device} is one GPU for all", "Set device=cuda: each takes its own")
 
 
 def check_weights(weights: WeightsSettings, device: str) -> None:
@@ -143,17 +175,23 @@ def serves_requests(config: RunConfig) -> bool:
     return not fixed or config.batching.policy is BatchingPolicy.CONTINUOUS
 
 
-def check_trace(model: ModelConfig, trace: Sequence[Request]) -> None:
+def check_trace(model: ModelConfig, trace: Sequence[Request], *, ranks: int = 1) -> None:
     """Refuse a trace with a request that is longer than the model has positions.
 
     Raises:
         InputError: names the first one, with the numbers.
         CapabilityError: one that grows beyond the original context of longrope, or is within it
-            beside others that are not.
+            beside others that are not; or one that arrives later, where `ranks` step together.
     """
     longest = model.max_position_embeddings
     most = max((request.prompt_tokens + request.output_tokens for request in trace), default=0)
     for request in trace:
+        if request.arrival_s and ranks > 1:
+            raise CapabilityError(
+                f"request {request.index} of the trace arrives after the start, and with "
+                f"parallel.tensor={ranks} each rank would admit it by a clock of its own",
+                remedy="Leave arrival times out of workload.file",
+            )
         tokens = request.prompt_tokens + request.output_tokens
         check_rotation(model, request.prompt_tokens, most)
         if tokens > longest:

@@ -24,6 +24,7 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         packed_rows=packed_rows(engine),
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
+        tensor_parallel=config.parallel.tensor,
     )
 
 
@@ -90,6 +91,9 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
     kernels["norm"] = norm.kernel_name(engine.device)
     kernels["rope"] = rope.kernel_name(engine.device)
     kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
+    ranks = engine.decoder.ranks
+    if ranks is not None:
+        kernels["communication"] = f"torch.distributed over {ranks.size} ranks, {ranks.backend}"
     return kernels
 
 

@@ -5,8 +5,10 @@ import torch
 from llmprof.errors import CapabilityError
 
 
-def resolve_device(name: str) -> str:
+def resolve_device(name: str, *, local_rank: int = 0) -> str:
     """`auto`, `cpu`, `cuda` or `cuda:N` -> `cpu` or `cuda:N`; `auto` takes a GPU where there is one.
+
+    Of several processes on a machine each takes the GPU of its `local_rank`.
 
     Raises:
         CapabilityError: a GPU was asked for that torch does not see.
@@ -14,9 +16,9 @@ def resolve_device(name: str) -> str:
     if name == "cpu":
         return name
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if name == "auto":
-        return "cuda:0" if num_gpus else "cpu"
-    index = int(name.partition(":")[2] or 0)
+    if name == "auto" and not num_gpus:
+        return "cpu"
+    index = int(name.partition(":")[2] or local_rank)
     if index < num_gpus:
         return f"cuda:{index}"
     raise CapabilityError(

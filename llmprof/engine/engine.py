@@ -34,6 +34,7 @@ from llmprof.engine.loading import load_weights
 from llmprof.engine.memory import check_memory, out_of_memory_explained, predicted_memory
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import NullProbe, Probe
+from llmprof.engine.rank_group import RankGroup
 from llmprof.engine.rope import RotaryTable
 from llmprof.engine.routing import RoutedExperts, make_choice
 from llmprof.engine.runnable import check_model, check_switches
@@ -56,6 +57,7 @@ class GeneratedTokens:
 class Engine:
     decoder: Decoder
     model: ModelConfig
+    """The whole one; what is shared out over ranks is the decoder's."""
     manifest: WeightManifest
     """Weights as they lie in memory."""
     dtype: ComputeDtype
@@ -78,6 +80,7 @@ class Engine:
         device: str,
         threads: int,
         host_available_bytes: int,
+        ranks: RankGroup | None = None,
     ) -> "Engine":
         """Check that the run is possible, then load the weights.
 
@@ -88,13 +91,14 @@ class Engine:
             device: `cpu` or `cuda:N`.
             threads: of the CPU, for the whole process.
             host_available_bytes: memory that a new allocation on the host can get.
+            ranks: the processes that share out the model, where `parallel.tensor` is more than 1.
 
         Raises:
             CapabilityError: a switch that the engine does not have, or a run that does not fit.
             InputError: more tokens than positions, no weights, or weights that cannot be read.
             MeasurementFailedError: memory ran out in spite of the prediction.
         """
-        check_capabilities(config)
+        check_capabilities(config, ranks=1 if ranks is None else ranks.size)
         check_model(source)
         check_switches(source.config, config)
         check_weights(config.weights, device)
@@ -124,6 +128,7 @@ class Engine:
                 attention=attention,
                 device=device,
                 choice=make_choice(source.config, config.routing, device),
+                ranks=ranks,
             )
         return cls(
             decoder=loaded.decoder,
@@ -150,7 +155,7 @@ class Engine:
         if self.kv_cache.layout is KvLayout.NONE:
             return 0.0
         number = kv_bytes_per_number(self.kv_dtype, self.model.head_dim)
-        return kv_bytes_per_token(self.model, number)
+        return kv_bytes_per_token(self.decoder.config, number)
 
     def plan_pool(self, *, num_seats: int, max_tokens: int) -> PoolPlan:
         """The store for so many sequences at once, as far as `kv_cache.memory_bytes` allows.
@@ -170,7 +175,7 @@ class Engine:
         """Reserve a store."""
         return make_cache(
             plan,
-            self.model,
+            self.decoder.config,
             kv_dtype=self.kv_dtype,
             dtype=self.dtype.torch,
             device=self.device,

@@ -11,6 +11,7 @@ import torch
 from llmprof.engine.feed_forward import Gate
 from llmprof.engine.linear import Linear
 from llmprof.engine.probe import Probe
+from llmprof.engine.rank_group import RankGroup
 from llmprof.engine.residual import add_
 from llmprof.engine.routing import ExpertChoice, RoutedExperts
 from llmprof.schema.cost import OpGroup
@@ -30,6 +31,8 @@ class ExpertFeedForward:
     choice: ExpertChoice
     routed: RoutedExperts = field(default_factory=RoutedExperts)
     """Told how many experts each step read."""
+    ranks: RankGroup | None = None
+    """That hold the other inner channels of every expert."""
 
     @property
     def projections(self) -> tuple[Linear, ...]:
@@ -55,7 +58,10 @@ class ExpertFeedForward:
         probe.group_begin(OpGroup.DOWN_PROJECTION)
         parts = [self.down[expert](part) for expert, part in zip(hit, inner, strict=True)]
         out = torch.cat(parts).mul_(weights.flatten().index_select(0, order).unsqueeze(1))
-        add_(x, torch.zeros_like(normed).index_add_(0, tokens, out))
+        mixed = torch.zeros_like(normed).index_add_(0, tokens, out)
+        if self.ranks is not None:
+            self.ranks.sum_inside(mixed, OpGroup.DOWN_PROJECTION, probe)
+        add_(x, mixed)
         probe.group_end()
 
     def _route(self, normed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,6 +9,7 @@ import torch
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import RmsNorm
 from llmprof.engine.probe import Probe
+from llmprof.engine.rank_group import RankGroup
 from llmprof.engine.residual import add_
 from llmprof.schema.cost import OpGroup
 
@@ -33,6 +34,8 @@ class DenseFeedForward:
     gate: Gate
     norm_after: RmsNorm | None = None
     """Of the result, before it is added (Gemma)."""
+    ranks: RankGroup | None = None
+    """That hold the other inner channels."""
 
     @property
     def projections(self) -> tuple[Linear, ...]:
@@ -49,6 +52,8 @@ class DenseFeedForward:
 
         probe.group_begin(OpGroup.DOWN_PROJECTION)
         out = self.down(inner)
+        if self.ranks is not None:
+            self.ranks.sum_inside(out, OpGroup.DOWN_PROJECTION, probe)
         if self.norm_after is None:
             add_(x, out)
         probe.group_end()

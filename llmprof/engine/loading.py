@@ -8,6 +8,7 @@ import torch
 
 from llmprof.architectures.manifest import EMBEDDING, FINAL_NORM, LM_HEAD, expected_tensors
 from llmprof.architectures.source import ModelSource
+from llmprof.costs.tensor_parallel import shard_of
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of, spec_of
 from llmprof.engine.activation import gated, gated_by_gelu
@@ -23,6 +24,8 @@ from llmprof.engine.norm import HeadNorm, RmsNorm
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.quantization.rounding import quantize_into
 from llmprof.engine.random_weights import RandomTensors
+from llmprof.engine.rank_group import RankGroup
+from llmprof.engine.rank_tensors import RankTensors, check_groups_uncut
 from llmprof.engine.rope import EVERYWHERE, WITHIN_WINDOW
 from llmprof.engine.routing import ExpertChoice, RoutedExperts, RouterChoice
 from llmprof.engine.safetensors_tensors import SafetensorsTensors
@@ -70,12 +73,13 @@ def load_weights(
     device: str,
     search: bool = True,
     choice: ExpertChoice | None = None,
+    ranks: RankGroup | None = None,
 ) -> LoadedWeights:
     """Load a model, or make one up, in the format that the settings ask for.
 
     `search=False` rounds int4 weights plainly (see `quantize_into`), as it is always done with
     random ones: they are only read. `choice` says which experts tokens pass: by default their
-    router does.
+    router does. Of a model that `ranks` share out, the part of this one is loaded.
 
     Raises:
         InputError: a tensor is missing or cannot be read.
@@ -83,14 +87,20 @@ def load_weights(
     """
     random = weights.source is WeightSource.RANDOM
     reader = open_tensors(source, weights.source)
+    model = source.config
+    if ranks is not None:
+        check_groups_uncut(model, weights, ranks.size)
+        reader = RankTensors(reader, model, ranks.rank, ranks.size)
+        model = shard_of(model, ranks.size)
     loader = _Loader(
-        source.config,
+        model,
         reader,
         weights,
         dtype,
         device,
         search=search and not random,
         choice=choice or RouterChoice(),
+        ranks=ranks,
     )
     with torch.inference_mode():
         decoder = loader.decoder(attention)
@@ -119,6 +129,7 @@ class _Loader:
         *,
         search: bool,
         choice: ExpertChoice,
+        ranks: RankGroup | None,
     ) -> None:
         self._model = model
         self._reader = reader
@@ -127,6 +138,7 @@ class _Loader:
         self._device = device
         self._search = search
         self._choice = choice
+        self._ranks = ranks
         self.routed = RoutedExperts()
         self._shapes = expected_tensors(model)
         self._memory = WeightMemory()
@@ -141,7 +153,9 @@ class _Loader:
         head = embedding if tied else self._linear([LM_HEAD.removesuffix(".weight")])
         has_experts = any(layer.mlp.kind == "experts" for layer in self._model.layers)
         choice = self._choice if has_experts else None
-        return Decoder(self._model, embedding, layers, final_norm, head, attention, choice)
+        return Decoder(
+            self._model, embedding, layers, final_norm, head, attention, choice, self._ranks
+        )
 
     def _layer(self, index: int) -> DecoderLayer:
         prefix = f"model.layers.{index}."
@@ -180,6 +194,7 @@ class _Loader:
                 layer=layer,
                 choice=self._choice,
                 routed=self.routed,
+                ranks=self._ranks,
             )
         parts = ("gate_up_proj",) if shape.fused else ("gate_proj", "up_proj")
         return DenseFeedForward(
@@ -187,6 +202,7 @@ class _Loader:
             down=self._linear([f"{prefix}down_proj"]),
             gate=gate,
             norm_after=self._norm(norm_after[0]) if norm_after else None,
+            ranks=self._ranks,
         )
 
     def _experts(self, prefix: str, parts: Sequence[str]) -> tuple[Linear, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 import torch
 
 from llmprof.costs.memory import MemoryNeed, kv_budget_bytes, memory_need
+from llmprof.costs.tensor_parallel import shard_of
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.capabilities import serves_requests
 from llmprof.engine.serving_memory import cost_options_on_paper, serving_memory
@@ -32,7 +33,7 @@ def predicted_memory(model: ModelConfig, config: RunConfig, dtype: str) -> Memor
     prefills = workload.context is ContextKind.REAL
     return memory_need(
         model,
-        laid_out(model, config.weights, dtype),
+        laid_out(shard_of(model, config.parallel.tensor), config.weights, dtype),
         cost_options_on_paper(model, config, dtype),
         batch=workload.batch,
         prompt_tokens=workload.prompt_tokens if prefills else 1,

@@ -14,6 +14,7 @@ from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import HeadNorm, RmsNorm
 from llmprof.engine.probe import Probe
+from llmprof.engine.rank_group import RankGroup
 from llmprof.engine.residual import add_
 from llmprof.engine.rope import EVERYWHERE, RotaryTable, Turn, rotate_
 from llmprof.engine.routing import ExpertChoice
@@ -52,10 +53,20 @@ class Decoder:
     attention: Attention
     choice: ExpertChoice | None = None
     """Of layers with experts."""
+    ranks: RankGroup | None = None
+    """Other processes that hold the rest of the model: `config` is then that of this one's part."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Of the whole model."""
+        return self.config.vocab_size * (1 if self.ranks is None else self.ranks.size)
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows of the embedding table [rows, hidden_size], new; ids [rows]."""
-        x = self.embedding.rows(ids)
+        """Rows of the embedding table [rows, hidden_size], new; ids [rows].
+
+        Of a part of the table: zeros for ids that other ranks hold.
+        """
+        x = self.embedding.rows(ids) if self.ranks is None else self._own_rows(ids, self.ranks)
         if self.config.embedding_scale != 1.0:
             # as the models are trained, the factor is rounded to the dtype of the table
             x.mul_(torch.tensor(self.config.embedding_scale, dtype=x.dtype).item())
@@ -84,6 +95,8 @@ class Decoder:
         probe.group_begin(OpGroup.EMBEDDING)
         x = self.embed(step.ids)
         probe.group_end()
+        if self.ranks is not None:
+            self.ranks.sum_(x, probe)
         return self.through_layers(x, turn, step, cache, probe)
 
     def through_layers(
@@ -105,7 +118,7 @@ class Decoder:
         if step.logit_rows is None:
             return self._logits(x, probe)
         if not step.logit_rows.shape[0]:  # pieces of prompts whose end is still to come
-            return x.new_empty(0, self.config.vocab_size)
+            return x.new_empty(0, self.vocab_size)
         return self._logits(x.index_select(0, step.logit_rows), probe)
 
     def _attend(
@@ -154,6 +167,8 @@ class Decoder:
 
         probe.group_begin(OpGroup.OUTPUT_PROJECTION)
         out = layer.output(attended)
+        if self.ranks is not None:
+            self.ranks.sum_inside(out, OpGroup.OUTPUT_PROJECTION, probe)
         if layer.norm_after_attention is None:
             add_(x, out)
         probe.group_end()
@@ -171,4 +186,13 @@ class Decoder:
         if cap is not None:
             logits.div_(cap).tanh_().mul_(cap)
         probe.group_end()
-        return logits
+        return logits if self.ranks is None else self.ranks.joined_columns(logits, probe)
+
+    def _own_rows(self, ids: torch.Tensor, ranks: RankGroup) -> torch.Tensor:
+        """Each rank holds as many rows of the table; the sum over the ranks has them all."""
+        rows = self.config.vocab_size
+        own = ids - rows * ranks.rank
+        elsewhere = (own < 0) | (own >= rows)
+        return self.embedding.rows(own.clamp_(0, rows - 1)).masked_fill_(
+            elsewhere.unsqueeze(1), 0.0
+        )

@@ -3,6 +3,7 @@
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.memory import MemoryNeed, peak_activation_bytes
 from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.tensor_parallel import shard_of
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.kv_cache import plan_pool, stored_dtype
 from llmprof.engine.request_trace import Request, longest_sequence, make_trace
@@ -18,6 +19,7 @@ def cost_options_on_paper(model: ModelConfig, config: RunConfig, dtype: str) -> 
         compute_dtype=dtype,
         kv_dtype=stored_dtype(config.kv_cache.dtype, dtype),
         head_dim=model.head_dim,
+        tensor_parallel=config.parallel.tensor,
     )
 
 
@@ -30,7 +32,9 @@ def serving_memory(model: ModelConfig, config: RunConfig, dtype: str) -> MemoryN
     """
     trace = make_trace(config.workload)
     options = cost_options_on_paper(model, config, dtype)
-    token_bytes = kv_bytes_per_token(model, options.kv_bytes_per_number)
+    token_bytes = kv_bytes_per_token(
+        model, options.kv_bytes_per_number, tensor_parallel=options.tensor_parallel
+    )
     plan = plan_pool(
         config.kv_cache,
         num_seats=min(config.batching.max_sequences, len(trace)),
@@ -38,7 +42,9 @@ def serving_memory(model: ModelConfig, config: RunConfig, dtype: str) -> MemoryN
         bytes_per_token=token_bytes,
     )
     return MemoryNeed(
-        weight_bytes=laid_out(model, config.weights, dtype).stored_bytes,
+        weight_bytes=laid_out(
+            shard_of(model, config.parallel.tensor), config.weights, dtype
+        ).stored_bytes,
         kv_bytes=plan.num_blocks * plan.block_tokens * token_bytes,
         activation_bytes=peak_activation_bytes(model, _largest_step(config, trace), options),
     )

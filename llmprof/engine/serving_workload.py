@@ -47,7 +47,7 @@ class ServingWorkload:
         self.engine = engine
         self._config = config
         self.trace = make_trace(config.workload)
-        check_trace(engine.model, self.trace)
+        check_trace(engine.model, self.trace, ranks=config.parallel.tensor)
         self._seats = min(config.batching.max_sequences, len(self.trace))
         max_tokens = longest_sequence(self.trace)
         self._plan = engine.plan_pool(num_seats=self._seats, max_tokens=max_tokens)

@@ -12,6 +12,9 @@ Operator = OpOverload[..., Any] | HigherOrderOperator
 
 COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
+COLLECTIVES = frozenset({"llmprof.all_reduce_", "llmprof.all_gather"})
+"""Operators that exchange their first argument with other ranks."""
+
 _NO_KERNEL = frozenset(
     {
         # allocations, and new descriptions of old storage that the schema does not call views

@@ -7,6 +7,7 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from llmprof.instruments.dispatched_op import (
+    COLLECTIVES,
     COMPOSITE,
     Operator,
     launches_kernel,
@@ -23,6 +24,7 @@ class _Tally:
     calls: int = 0
     flops: int | None = None
     missing_formula: bool = False
+    exchanged_bytes: int | None = None
 
 
 class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -94,6 +96,8 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tally.flops = (tally.flops or 0) + int(formula(*args, **kwargs, out_val=out))
         elif looks_like_matrix_work(name):
             tally.missing_formula = True
+        elif name in COLLECTIVES:
+            tally.exchanged_bytes = (tally.exchanged_bytes or 0) + args[0].nbytes
 
 
 def first_and_last_of_each_phase(steps: tuple[CountedStep, ...]) -> tuple[CountedStep, ...]:
@@ -113,6 +117,7 @@ def _counted_ops(tallies: Mapping[tuple[str, OpGroup], _Tally]) -> tuple[Counted
             calls=tally.calls,
             flops=tally.flops,
             missing_formula=tally.missing_formula,
+            exchanged_bytes=tally.exchanged_bytes,
         )
         for (name, group), tally in tallies.items()
     )

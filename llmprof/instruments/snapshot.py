@@ -58,13 +58,15 @@ def snapshot(device: str, threads: int) -> Environment:
     )
 
 
-def resolve_threads(settings_threads: int | None) -> int:
+def resolve_threads(settings_threads: int | None, *, processes: int = 1) -> int:
     """CPU threads of a run: as set, else every core that affinity and control groups leave.
+
+    Of `processes` on this machine that work at once, each has an equal share of the cores.
 
     Raises InputError for more threads than such cores: they would only wait for each other.
     """
     cpu = cpu_info()
-    usable = cpu.usable_cores
+    usable = max(1, cpu.usable_cores // processes)
     if settings_threads is None:
         return usable
     if settings_threads > usable:

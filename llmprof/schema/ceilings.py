@@ -149,6 +149,8 @@ class CollectiveCeiling(Record):
     """Largest distance of a measured size from the line, over its time."""
     sizes_bytes: tuple[PositiveInt, ...]
     source: Source = Source.MEASURED
+    dtype: str = "bf16"
+    """Of the numbers that were exchanged."""
 
 
 class GpmCalibration(Record):

@@ -32,6 +32,8 @@ class OpGroup(StrEnum):
     """The projection back to the hidden size, with its residual addition."""
     LM_HEAD = "lm_head"
     SAMPLING = "sampling"
+    COMMUNICATION = "communication"
+    """Sums and copies between the devices that share out a model."""
     OTHER = "other"
 
 
@@ -157,6 +159,9 @@ class OpCost(Record):
     flops_causal: NonNegativeFloat
     """Attention over exactly the pairs that a causal mask leaves, every layer in full."""
     traffic: ByteTraffic
+    exchanged_bytes: NonNegativeFloat = 0.0
+    """Of one device's buffers, where the op is a collective: what is summed, or what it adds to the
+    others'."""
 
 
 class StepCost(Record):

@@ -8,10 +8,11 @@ from llmprof.schema.record import Record
 
 
 class Side(StrEnum):
-    """The longer of a kernel's two links."""
+    """The longer of a kernel's two links, or the one between devices."""
 
     MEMORY = "memory"
     COMPUTE = "compute"
+    COMMUNICATION = "communication"
 
 
 class Part(StrEnum):
@@ -66,6 +67,10 @@ class GroupEntry(Record):
     roof_bytes: float
     """Of the traffic, what counts toward the roof: weights and KV, and what one call hands to the
     next op where that is more than the last-level cache."""
+    exchange_s: float = 0.0
+    """Of collectives, at their measured ceilings: alpha of each call and its bytes over the bandwidth."""
+    exchanged_bytes: float = 0.0
+    """Of one device's buffers."""
 
 
 class HiddenTerm(Record):

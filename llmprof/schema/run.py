@@ -195,6 +195,8 @@ class CountedOp(Record):
     """By the registered formula; null for an op that does no matrix work."""
     missing_formula: bool = False
     """It looks like matrix work and has no formula: no FLOP/s may be claimed."""
+    exchanged_bytes: NonNegativeInt | None = None
+    """Of a collective: bytes of the buffers that this rank gave; null for every other op."""
 
 
 class CountedStep(Record):

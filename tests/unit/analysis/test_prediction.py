@@ -233,7 +233,7 @@ def test_parts_sum_to_the_predicted_step() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ("parallel.tensor=2", CapabilityError, "links between devices"),
+        ("parallel.tensor=2", CapabilityError, "measured, not predicted"),
         ("batching.policy=continuous", CapabilityError, "fixed work"),
         ("workload.prompt_tokens=9000", InputError, "positions"),
         ("weights.quantization=fp8", CapabilityError, "fp8"),

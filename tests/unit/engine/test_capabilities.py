@@ -10,7 +10,7 @@ from llmprof.engine.capabilities import (
 )
 from llmprof.engine.request_trace import Request
 from llmprof.errors import CapabilityError, InputError
-from llmprof.schema.settings import Quantization, WeightsSettings
+from llmprof.schema.settings import Quantization, RunConfig, WeightsSettings
 from tests.published import decoder
 from tests.tiny_decoders import settings
 
@@ -32,15 +32,27 @@ def test_what_the_engine_has_passes() -> None:
                     check_workload(config, MODEL)
 
 
+def test_one_process_does_not_share_out_a_model() -> None:
+    with pytest.raises(CapabilityError, match=r"^parallel\.tensor=2 is for `llmprof run` alone"):
+        check_capabilities(settings(parallel={"tensor": 2}))
+
+
 @pytest.mark.parametrize(
-    ("group", "key", "value"),
+    "other",
     [
-        ("parallel", "tensor", 2),
+        {"execution": {"mode": "cuda_graph"}},
+        {"weights": {"group_size": "channel"}},
+        {"workload": {"kind": "trace", "arrival_rate_per_s": 1.0}},
+        {"measure": {"confirm": True}},
+        {"device": "cuda:0"},
     ],
 )
-def test_what_it_has_not_is_refused_by_name(group: str, key: str, value: object) -> None:
-    with pytest.raises(CapabilityError, match=rf"^{group}\.{key}={value} is not available"):
-        check_capabilities(settings(**{group: {key: value}}))
+def test_ranks_refuse_what_they_cannot_do_together(other: dict[str, object]) -> None:
+    config = settings(parallel={"tensor": 2})
+    check_capabilities(config, ranks=2)
+    changed = RunConfig.model_validate(config.model_dump() | other)
+    with pytest.raises(CapabilityError, match=r"^with parallel\.tensor=2, "):
+        check_capabilities(changed, ranks=2)
 
 
 def test_packed_weights_are_read_on_a_cpu() -> None:
