@@ -1,5 +1,6 @@
 """Tensors of a GGUF file: unpacked to floats while they are loaded, or taken over as they are."""
 
+import math
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ from llmprof.schema.model import ModelConfig
 
 _CHUNK_NUMBERS: Final = 1 << 22
 """Unpacked at once, in fp32: the detour stays at 16 MiB however large the tensor is."""
+_MATRICES: Final = 3
+"""Dimensions of the weights of all experts of a layer."""
 
 
 class GgufTensors:
@@ -32,7 +35,8 @@ class GgufTensors:
         self._path = path
         self._model = model
         self._tensors = {tensor.name: tensor for tensor in header.tensors}
-        self._interleaved = header.metadata.get("general.architecture") == "llama"
+        self._architecture = str(header.metadata.get("general.architecture"))
+        self._interleaved = self._architecture == "llama"
         """Only llama files keep the two channels of a rotary pair side by side."""
         try:
             self._bytes: npt.NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
@@ -48,12 +52,21 @@ class GgufTensors:
         tensor = self._find(name)
         rows = self._stored_rows(tensor)
         order = self._row_order(name, len(rows))
-        target = out.view(len(rows), -1)
-        step = max(1, _CHUNK_NUMBERS // target.shape[1])
-        for start in range(0, len(rows), step):
-            chunk = slice(start, start + step)
-            packed = rows[chunk] if order is None else rows[order[chunk]]
-            target[chunk].copy_(_unpacked(packed, tensor))
+        first = 0
+        for part in out if out.dim() == _MATRICES else (out,):
+            target = part.view(part.shape[0], -1)
+            step = max(1, _CHUNK_NUMBERS // target.shape[1])
+            for start in range(0, len(target), step):
+                end = min(start + step, len(target))
+                chunk = slice(first + start, first + end)
+                packed = rows[chunk] if order is None else rows[order[chunk]]
+                target[start:end].copy_(self._as_published(name, _unpacked(packed, tensor)))
+            first += len(target)
+
+    def _as_published(self, name: str, numbers: torch.Tensor) -> torch.Tensor:
+        """Converters add the offset of a gain (Gemma) to the norms that they store."""
+        offset = self._model.norm_gain_offset
+        return numbers - offset if offset and name.endswith("norm.weight") else numbers
 
     def take_over(self, name: str, out: PackedWeight) -> bool:
         """Copy a packed tensor as it is stored; False where its format is not that of `out`.
@@ -70,20 +83,25 @@ class GgufTensors:
         return True
 
     def _find(self, name: str) -> GgufTensor:
-        tensor = self._tensors.get(gguf_name(name))
+        own = gguf_name(name, self._architecture)
+        tensor = self._tensors.get(own)
         if tensor is None:
-            raise InputError(f"{self._path}: tensor '{gguf_name(name)}' is missing")
+            raise InputError(f"{self._path}: tensor '{own}' is missing")
         return tensor
 
     def _stored_rows(self, tensor: GgufTensor) -> npt.NDArray[np.uint8]:
-        """[rows, bytes per row]; a vector is one number per row, so that its order can change too."""
+        """[rows, bytes per row]; a vector is one number per row, so that its order can change too.
+
+        The rows of several experts follow each other.
+        """
         stored = self._bytes[tensor.offset : tensor.offset + tensor.stored_bytes]
         if len(stored) < tensor.stored_bytes:
             raise InputError(
                 f"{self._path} is truncated: it holds {len(stored)} of the "
                 f"{tensor.stored_bytes} bytes of tensor '{tensor.name}'"
             )
-        return stored.reshape(tensor.shape[0], -1)
+        rows = math.prod(tensor.shape[:-1]) if len(tensor.shape) > 1 else tensor.shape[0]
+        return stored.reshape(rows, -1)
 
     def _row_order(self, name: str, rows: int) -> npt.NDArray[np.intp] | None:
         """Row r of the checkpoint is row order[r] of the file; None where they are the same.
