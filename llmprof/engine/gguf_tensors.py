@@ -1,6 +1,5 @@
 """Tensors of a GGUF file: unpacked to floats while they are loaded, or taken over as they are."""
 
-import math
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +17,6 @@ from llmprof.schema.model import ModelConfig
 
 _CHUNK_NUMBERS: Final = 1 << 22
 """Unpacked at once, in fp32: the detour stays at 16 MiB however large the tensor is."""
-_MATRICES: Final = 3
-"""Dimensions of the weights of all experts of a layer."""
 
 
 class GgufTensors:
@@ -43,32 +40,28 @@ class GgufTensors:
         except (OSError, ValueError) as error:
             raise InputError(f"cannot map {path}: {error}") from error
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
-        """Unpack a tensor, converting it to the dtype of `out`.
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
+        """Unpack a tensor, or one expert's part of it, converting it to the dtype of `out`.
 
         Raises:
             InputError: the file does not hold it, or too little of it.
         """
         tensor = self._find(name)
-        rows = self._stored_rows(tensor)
+        rows = self._stored_rows(tensor, expert)
         order = self._row_order(name, len(rows))
-        first = 0
-        for part in out if out.dim() == _MATRICES else (out,):
-            target = part.view(part.shape[0], -1)
-            step = max(1, _CHUNK_NUMBERS // target.shape[1])
-            for start in range(0, len(target), step):
-                end = min(start + step, len(target))
-                chunk = slice(first + start, first + end)
-                packed = rows[chunk] if order is None else rows[order[chunk]]
-                target[start:end].copy_(self._as_published(name, _unpacked(packed, tensor)))
-            first += len(target)
+        target = out.view(len(rows), -1)
+        step = max(1, _CHUNK_NUMBERS // target.shape[1])
+        for start in range(0, len(rows), step):
+            chunk = slice(start, start + step)
+            packed = rows[chunk] if order is None else rows[order[chunk]]
+            target[chunk].copy_(self._as_published(name, _unpacked(packed, tensor)))
 
     def _as_published(self, name: str, numbers: torch.Tensor) -> torch.Tensor:
         """Converters add the offset of a gain (Gemma) to the norms that they store."""
         offset = self._model.norm_gain_offset
         return numbers - offset if offset and name.endswith("norm.weight") else numbers
 
-    def take_over(self, name: str, out: PackedWeight) -> bool:
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         """Copy a packed tensor as it is stored; False where its format is not that of `out`.
 
         Raises:
@@ -77,7 +70,7 @@ class GgufTensors:
         tensor = self._find(name)
         if not can_take_over(tensor.type.name, out):
             return False
-        rows = self._stored_rows(tensor)
+        rows = self._stored_rows(tensor, expert)
         order = self._row_order(name, len(rows))
         take_over(_readable(rows if order is None else rows[order]), tensor.type.name, out)
         return True
@@ -89,10 +82,10 @@ class GgufTensors:
             raise InputError(f"{self._path}: tensor '{own}' is missing")
         return tensor
 
-    def _stored_rows(self, tensor: GgufTensor) -> npt.NDArray[np.uint8]:
+    def _stored_rows(self, tensor: GgufTensor, expert: int | None) -> npt.NDArray[np.uint8]:
         """[rows, bytes per row]; a vector is one number per row, so that its order can change too.
 
-        The rows of several experts follow each other.
+        Of the matrices of all experts the rows of one.
         """
         stored = self._bytes[tensor.offset : tensor.offset + tensor.stored_bytes]
         if len(stored) < tensor.stored_bytes:
@@ -100,8 +93,11 @@ class GgufTensors:
                 f"{self._path} is truncated: it holds {len(stored)} of the "
                 f"{tensor.stored_bytes} bytes of tensor '{tensor.name}'"
             )
-        rows = math.prod(tensor.shape[:-1]) if len(tensor.shape) > 1 else tensor.shape[0]
-        return stored.reshape(rows, -1)
+        if expert is None:
+            return stored.reshape(tensor.shape[0], -1)
+        experts, rows, _ = tensor.shape
+        first = expert * rows
+        return stored.reshape(experts * rows, -1)[first : first + rows]
 
     def _row_order(self, name: str, rows: int) -> npt.NDArray[np.intp] | None:
         """Row r of the checkpoint is row order[r] of the file; None where they are the same.

@@ -3,12 +3,14 @@
 The files are written by the `gguf` package, whose own map names the tensors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -59,7 +61,7 @@ def write_gguf(path: Path, one: TinyDecoder, extra: Extra | None = None) -> Path
         module, _, kind = name.replace("mlp.router", "mlp.gate").rpartition(".")
         own = names.get_name(module)
         assert own is not None, name
-        stored = tensor.astype(np.float32)
+        stored: npt.NDArray[np.float32] = tensor.astype(np.float32)
         if architecture == "llama" and module.endswith(("q_proj", "k_proj")):
             stored = _adjacent_pairs(stored, one.config)
         if architecture.startswith("gemma") and module.endswith("norm"):
@@ -69,8 +71,7 @@ def write_gguf(path: Path, one: TinyDecoder, extra: Extra | None = None) -> Path
     return path
 
 
-def _describe(writer: gguf.GGUFWriter, config: dict[str, object] | object) -> None:
-    assert isinstance(config, dict)
+def _describe(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
@@ -107,9 +108,10 @@ def _finish(writer: gguf.GGUFWriter) -> None:
     writer.close()
 
 
-def _adjacent_pairs(weight: np.ndarray, config: object) -> np.ndarray:
+def _adjacent_pairs(
+    weight: npt.NDArray[np.float32], config: Mapping[str, Any]
+) -> npt.NDArray[np.float32]:
     """As llama files keep the channels of a rotary pair: side by side."""
-    assert isinstance(config, dict)
     head_dim = config["hidden_size"] // config["num_attention_heads"]
     halves = weight.reshape(-1, 2, head_dim // 2, weight.shape[1])
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(weight.shape)
