@@ -146,10 +146,10 @@ def translated_config(header: GgufHeader, fields: Fields, family: GgufFamily) ->
     if family.layers_of_largest is not None:
         largest = layers == family.layers_of_largest
         config["query_pre_attn_scalar"] = hidden / heads if largest else head_dim
-    return config | _windows(fields, prefix, layers)
+    return config | _windows(fields, prefix)
 
 
-def _windows(fields: Fields, prefix: str, layers: int) -> dict[str, object]:
+def _windows(fields: Fields, prefix: str) -> dict[str, object]:
     """Which layers slide: every n-th one does not, or a truth value for each layer."""
     stated = fields.raw(f"{prefix}.attention.sliding_window_pattern")
     if stated is None:

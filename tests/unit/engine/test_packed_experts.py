@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,10 +17,12 @@ from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.experts import ExpertFeedForward
 from llmprof.engine.loading import LoadedWeights, load_weights
 from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.engine.safetensors_tensors import SafetensorsTensors
 from llmprof.engine.sampling import GreedySampler
 from llmprof.schema.cost import ExpertsRead, Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import AttentionKind, Quantization, WeightSource, WeightsSettings
+from tests.model_files import write_safetensors_folder
 from tests.tiny_decoders import (
     DECODERS,
     PROMPT,
@@ -123,3 +126,12 @@ def test_only_experts_with_many_rows_are_unpacked(decoder: TinyDecoder) -> None:
 
     assert copied(32) == 0
     assert copied(31) == 2 * 2 * 2 * 4 * 32 * 96  # written and read, 2 bytes, 2 layers, 4 experts
+
+
+def test_one_expert_of_a_merged_tensor(tmp_path: Path) -> None:
+    name = "model.layers.0.mlp.experts.down_proj.weight"
+    merged = np.arange(4 * 3 * 2, dtype=np.float32).reshape(4, 3, 2)
+    write_safetensors_folder(tmp_path, {}, {name: merged})
+    out = torch.empty(3, 2)
+    SafetensorsTensors([tmp_path / "model.safetensors"], "qwen3_moe").read_into(name, out, 2)
+    assert torch.equal(out, torch.from_numpy(merged[2]))
