@@ -1,9 +1,10 @@
-"""Tensor names of llama-family GGUF files and of Hugging Face checkpoints, both ways.
+"""Tensor names of GGUF files and of Hugging Face checkpoints, both ways.
 
 Source: the tensor maps of llama.cpp's gguf-py (constants.py) and the module names of transformers.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from llmprof.errors import CapabilityError
@@ -25,38 +26,57 @@ _MODULES: Final = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.router",
+    "ffn_gate_exps": "mlp.experts.gate_proj",
+    "ffn_up_exps": "mlp.experts.up_proj",
+    "ffn_down_exps": "mlp.experts.down_proj",
 }
+_GEMMA: Final = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_OWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "gemma2": _MODULES | _GEMMA,
+    "gemma3": _MODULES | _GEMMA,
+    "phi3": _MODULES | {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"},
+}
+"""By general.architecture; of all others the modules are the common ones."""
 _GLOBAL_BACK: Final = {hf: gguf for gguf, hf in _GLOBAL.items()}
-_MODULES_BACK: Final = {hf: gguf for gguf, hf in _MODULES.items()}
 _LAYER: Final = re.compile(r"blk\.(0|[1-9]\d{0,3})\.(\w+)\.(weight|bias)", re.ASCII)
 _LAYER_BACK: Final = re.compile(
     r"model\.layers\.(0|[1-9]\d{0,3})\.([\w.]+)\.(weight|bias)", re.ASCII
 )
 
 
-def hf_name(gguf_name: str) -> str:
+def hf_name(gguf_name: str, architecture: str = "llama") -> str:
     """`blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`.
 
+    `architecture`: the file's general.architecture.
+
     Raises:
-        CapabilityError: a tensor that a llama-family decoder does not have.
+        CapabilityError: a tensor that such a decoder does not have.
     """
+    modules = _OWN.get(architecture, _MODULES)
     match = _LAYER.fullmatch(gguf_name)
-    if match and match[2] in _MODULES:
-        return f"model.layers.{match[1]}.{_MODULES[match[2]]}.{match[3]}"
+    if match and match[2] in modules:
+        return f"model.layers.{match[1]}.{modules[match[2]]}.{match[3]}"
     if gguf_name in _GLOBAL:
         return _GLOBAL[gguf_name]
-    raise CapabilityError(f"GGUF tensor '{gguf_name}' has no place in a llama-family decoder")
+    raise CapabilityError(f"GGUF tensor '{gguf_name}' has no place in a {architecture} decoder")
 
 
-def gguf_name(hf_name: str) -> str:
+def gguf_name(hf_name: str, architecture: str = "llama") -> str:
     """The inverse of `hf_name`.
 
     Raises:
-        CapabilityError: a name that no llama-family GGUF tensor has.
+        CapabilityError: a name that no tensor of such a GGUF file has.
     """
+    modules = _OWN.get(architecture, _MODULES)
     match = _LAYER_BACK.fullmatch(hf_name)
-    if match and match[2] in _MODULES_BACK:
-        return f"blk.{match[1]}.{_MODULES_BACK[match[2]]}.{match[3]}"
+    found = [own for own, hf in modules.items() if match and hf == match[2]]
+    if match and found:
+        return f"blk.{match[1]}.{found[0]}.{match[3]}"
     if hf_name in _GLOBAL_BACK:
         return _GLOBAL_BACK[hf_name]
-    raise CapabilityError(f"tensor '{hf_name}' has no name in a llama-family GGUF file")
+    raise CapabilityError(f"tensor '{hf_name}' has no name in a {architecture} GGUF file")

@@ -15,6 +15,9 @@ from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import RopeScaling
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
+LONG_FACTORS: Final = "rope_factors_long.weight"
+SHORT_FACTORS: Final = "rope_factors_short.weight"
+"""By these the frequencies of long and of short sequences are divided (Phi-3)."""
 
 _LLAMA3_LOW: Final = 1.0
 _LLAMA3_HIGH: Final = 4.0
@@ -32,6 +35,8 @@ def scaling_from_header(
         CapabilityError: a scaling that cannot be told from the file or is not supported.
         InputError: a malformed field or factor tensor.
     """
+    if header.find(LONG_FACTORS) or header.find(SHORT_FACTORS):
+        return _longrope(header, fields, prefix, head_dim)
     stated = _stated_scaling(fields, prefix)
     tensor = header.find(ROPE_FACTORS)
     if tensor is None:
@@ -106,6 +111,34 @@ def _yarn(fields: Fields, prefix: str) -> RopeScaling:
     )
 
 
+def _longrope(header: GgufHeader, fields: Fields, prefix: str, head_dim: int) -> RopeScaling:
+    """LongRoPE (Ding et al. 2024): a factor per frequency, for sequences within and beyond."""
+    long, short = header.find(LONG_FACTORS), header.find(SHORT_FACTORS)
+    if long is None or short is None:
+        raise InputError(f"{fields.where}: only one of '{LONG_FACTORS}' and '{SHORT_FACTORS}'")
+    positions = fields.integer(f"{prefix}.context_length", limits.POSITIONS)
+    key = f"{prefix}.rope.scaling.original_context_length"
+    original = fields.integer(key, limits.POSITIONS)
+    if original > positions:
+        fields.wrong(key, f"expected at most the {positions} positions of the context")
+    factor_key = f"{prefix}.rope.scaling.attn_factor"
+    stated = fields.has(factor_key)
+    return RopeScaling(
+        kind="longrope",
+        factor=positions / original,
+        original_max_position_embeddings=original,
+        attention_factor=fields.number(factor_key, limits.POSITIVE) if stated else None,
+        short_factors=_positive(_factors(header, short, head_dim), short, fields.where),
+        long_factors=_positive(_factors(header, long, head_dim), long, fields.where),
+    )
+
+
+def _positive(factors: tuple[float, ...], tensor: GgufTensor, where: str) -> tuple[float, ...]:
+    if not all(0 < one < math.inf for one in factors):
+        raise InputError(f"{where}: '{tensor.name}' holds numbers that cannot divide a frequency")
+    return factors
+
+
 def _number_or(fields: Fields, key: str, default: float) -> float:
     return fields.number(key, limits.POSITIVE) if fields.has(key) else default
 
@@ -113,7 +146,7 @@ def _number_or(fields: Fields, key: str, default: float) -> float:
 def _factors(header: GgufHeader, tensor: GgufTensor, head_dim: int) -> tuple[float, ...]:
     if tensor.type.name != "F32" or tensor.shape != (head_dim // 2,):
         raise InputError(
-            f"{header.path}: '{ROPE_FACTORS}' is {tensor.type.name} {list(tensor.shape)}, "
+            f"{header.path}: '{tensor.name}' is {tensor.type.name} {list(tensor.shape)}, "
             f"expected F32 [{head_dim // 2}]"
         )
     try:
@@ -123,7 +156,7 @@ def _factors(header: GgufHeader, tensor: GgufTensor, head_dim: int) -> tuple[flo
     except OSError as error:
         raise InputError(f"cannot read {header.path}: {error.strerror or error}") from error
     if len(stored) != tensor.stored_bytes:
-        raise InputError(f"{header.path}: '{ROPE_FACTORS}' is truncated")
+        raise InputError(f"{header.path}: '{tensor.name}' is truncated")
     return struct.unpack(f"<{head_dim // 2}f", stored)
 
 

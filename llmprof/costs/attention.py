@@ -133,7 +133,7 @@ def _traffic(
     return ByteTraffic(
         kv_read=layers * tokens * cached * options.kv_bytes_per_number,
         activations=layers * shape.new_tokens * new * options.activation_bytes,
-        copies=2 * layers * _gathered_tokens(shape, options) * cached * options.activation_bytes,
+        copies=2 * layers * gathered_tokens(shape, options) * cached * options.activation_bytes,
     )
 
 
@@ -196,7 +196,7 @@ def score_bytes(query_heads: int, shape: StepShape, options: CostOptions) -> int
     return query_heads * stored_pairs(shape, options) * options.score_bytes
 
 
-def _gathered_tokens(shape: StepShape, options: CostOptions) -> int:
+def gathered_tokens(shape: StepShape, options: CostOptions) -> int:
     """Tokens whose keys or values are copied first, in one layer."""
     decodes = [one for one in shape.sequences if one.new_tokens == 1 and one.cached_tokens]
     chunks = [one for one in shape.sequences if one.new_tokens > 1 and one.cached_tokens]

@@ -144,29 +144,40 @@ class LayerCosts:
             yield from self._dense(shared, ".shared")
             if shape.shared_gate:
                 yield self._linear("gate_up_projection.shared_gate", self.hidden, 1)
-        tokens, chosen = self.shape.new_tokens, shape.experts_per_token
-        share = experts_of_step(shape, tokens, self.options.experts_read) / shape.num_experts
-        rows, inner = tokens * chosen, shape.intermediate_size
-        yield self._linear(
-            "gate_up_projection.experts", self.hidden, 2 * inner, rows=rows, share=share
-        )
+        inner = shape.intermediate_size
+        numbers = 3 * self.shape.new_tokens * shape.experts_per_token * inner
+        yield self._chosen("gate_up_projection.experts", self.hidden, 2 * inner, shape)
         yield elementwise(
-            "activation.experts", calls=self.layers, numbers=3 * rows * inner, options=self.options
+            "activation.experts", calls=self.layers, numbers=numbers, options=self.options
         )
-        yield self._linear("down_projection.experts", inner, self.hidden, rows=rows, share=share)
+        yield self._chosen("down_projection.experts", inner, self.hidden, shape)
 
-    def _linear(
-        self, name: str, columns: int, out: int, *, rows: int | None = None, share: float = 1.0
-    ) -> OpCost:
-        """`share` of the stored weights is read."""
+    def _linear(self, name: str, columns: int, out: int) -> OpCost:
         return linear(
             name,
             calls=self.layers,
-            rows=self.shape.new_tokens if rows is None else rows,
+            rows=self.shape.new_tokens,
+            in_features=columns,
+            out_features=out,
+            weight_bytes=self.stored.read_by(name),
+            packed_weights=self.stored.packed_of(name),
+            options=self.options,
+        )
+
+    def _chosen(self, name: str, columns: int, out: int, shape: ExpertMlp) -> OpCost:
+        """A product with each expert that any token chose: the weights of the others are not read."""
+        tokens = self.shape.new_tokens
+        read = experts_of_step(shape, tokens, self.options.experts_read)
+        rows, share = tokens * shape.experts_per_token, read / shape.num_experts
+        return linear(
+            name,
+            calls=self.layers,
+            rows=rows,
             in_features=columns,
             out_features=out,
             weight_bytes=self.stored.read_by(name) * share,
-            packed_weights=self.stored.packed_of(name),
+            packed_weights=self.stored.packed_of(name) * share,
+            rows_each=rows / read,
             options=self.options,
         )
 

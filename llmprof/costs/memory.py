@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from llmprof.costs.attention import AttentionDims, score_bytes
+from llmprof.costs.attention import AttentionDims
+from llmprof.costs.attention_memory import gathered_bytes, kept_bytes, run_share
 from llmprof.costs.groups import group_of_tensor
 from llmprof.costs.kv_cache import kv_bytes_at, kv_bytes_per_token
 from llmprof.costs.linear_state import state_bytes_per_sequence
@@ -91,19 +92,20 @@ def kv_bytes_reserved(
 def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> float:
     """The most that is alive at once in a step, whichever op it is in.
 
-    The residual stream and the rotations of its positions stay throughout. Beside them are, in
-    attention: the normed input, its queries, keys and values, the output and its projection, and
-    (standard only) the scores and their softmax; in the feed forward: its input, gate and up, their
-    product (of all experts of a token), its projection, and still the queries, keys and values,
-    which a prefill attends to where they are; at the head: the logits and one copy of them for
-    sampling, whole on each of several devices.
+    The residual stream, the rotations of its positions and what attention keeps (the score buffers
+    of the standard one, masks) stay throughout. Beside them are, in attention: the normed input, its
+    queries, keys and values, the output and its projection or (standard only) its parts before they
+    are put together, and what is gathered of the cache; in the feed forward: its input, gate and up,
+    their product (of all experts of a token), its projection, and still the queries, keys and
+    values, which a prefill attends to where they are; at the head: the logits and one copy of them
+    for sampling, whole on each of several devices.
     """
     tokens = shape.new_tokens
     shard = shard_of(model, options.tensor_parallel)
     in_layers = max(_layer_peak(shard, kind, shape, options) for kind, _ in shard.kinds)
     head = 2 * shape.logit_rows * model.vocab_size * options.activation_bytes
     residual = tokens * (model.hidden_size + 2 * model.head_dim) * options.activation_bytes
-    return float(residual + max(in_layers, head))
+    return float(residual + kept_bytes(shard, shape, options) + max(in_layers, head))
 
 
 def _layer_peak(
@@ -112,9 +114,13 @@ def _layer_peak(
     tokens, around = shape.new_tokens, 2 * model.hidden_size  # normed input, projected output
     of_attention = around + _attention_numbers(kind.attention)
     attention = float(tokens * of_attention * options.activation_bytes)
-    standard = options.attention is AttentionKind.STANDARD
-    if standard and not isinstance(kind.attention, LinearAttention):
-        attention += 2 * score_bytes(kind.attention.query_heads, shape, options)
+    if not isinstance(kind.attention, LinearAttention):
+        dims = AttentionDims.of(kind.attention)
+        of_run = run_share(shape, options) * (dims.queries + dims.outputs)
+        parts = model.hidden_size + _attention_numbers(kind.attention) + of_run
+        if options.attention is AttentionKind.STANDARD:
+            attention = max(attention, tokens * parts * options.activation_bytes)
+        attention += gathered_bytes(dims, shape, options)
     feed_forward = tokens * (around + _mlp_numbers(kind.mlp) + _projected_numbers(kind.attention))
     return max(attention, feed_forward * options.activation_bytes)
 
@@ -159,17 +165,22 @@ def memory_need(
 ) -> MemoryNeed:
     """Predict a run of `batch` sequences that start with a prompt and end at `max_tokens`.
 
-    Without a cache the largest step is the last one, which computes the whole context again.
+    The largest step is the prefill, or the last one: without a cache it computes the whole context
+    again, and with some it gathers a copy of it.
     """
-    tokens = max_tokens if options.kv_layout is KvLayout.NONE else prompt_tokens
-    largest = StepShape(
-        phase=Phase.PREFILL,
-        sequences=(SequenceShape(count=batch, new_tokens=tokens, cached_tokens=0),),
-        logit_rows=batch,
+    repeats = options.kv_layout is KvLayout.NONE
+    last = max_tokens if repeats else 1
+    steps = tuple(
+        StepShape(
+            phase=Phase.PREFILL if new > 1 else Phase.DECODE,
+            sequences=(SequenceShape(count=batch, new_tokens=new, cached_tokens=cached),),
+            logit_rows=batch,
+        )
+        for new, cached in ((prompt_tokens, 0), (last, max_tokens - last))
     )
     one_sequence = kv_bytes_reserved(model, options, (max_tokens,), max_tokens=max_tokens)
     return MemoryNeed(
         weight_bytes=weights.stored_bytes,
         kv_bytes=batch * (one_sequence + state_bytes_per_sequence(model)),
-        activation_bytes=peak_activation_bytes(model, largest, options),
+        activation_bytes=max(peak_activation_bytes(model, step, options) for step in steps),
     )

@@ -110,11 +110,13 @@ def linear(
     out_features: int,
     weight_bytes: float,
     options: CostOptions,
-    packed_weights: int = 0,
+    packed_weights: float = 0,
+    rows_each: float | None = None,
 ) -> OpCost:
     """A projection: `weight_bytes` are those of all calls, bias included.
 
-    `packed_weights` are the weights of all calls that are stored as codes.
+    `packed_weights` are the weights of all calls that are stored as codes; `rows_each` the rows of
+    one product, where a call is several of them (experts).
     """
     flops = calls * linear_flops(rows, in_features, out_features)
     activations = calls * rows * (in_features + out_features) * options.activation_bytes
@@ -124,7 +126,7 @@ def linear(
         traffic=ByteTraffic(
             weights=weight_bytes,
             activations=activations,
-            copies=unpacked_bytes(rows, packed_weights, options),
+            copies=unpacked_bytes(rows_each or rows, packed_weights, options),
         ),
         options=options,
         dense=flops,
@@ -132,7 +134,7 @@ def linear(
     )
 
 
-def unpacked_bytes(rows: int, packed_weights: int, options: CostOptions) -> float:
+def unpacked_bytes(rows: float, packed_weights: float, options: CostOptions) -> float:
     """A product of many rows writes its weights as floats and reads them back."""
     if options.packed_rows is None or rows <= options.packed_rows:
         return 0.0

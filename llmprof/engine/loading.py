@@ -37,14 +37,16 @@ from llmprof.schema.settings import WeightSource, WeightsSettings
 class TensorReader(Protocol):
     """Where tensors come from, by their Hugging Face names."""
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
         """Write a tensor into `out`, which has its shape and any float dtype and device.
+
+        `expert`: of the matrices of all experts only that one.
 
         Raises:
             InputError: it is not there, or its data cannot be read.
         """
 
-    def take_over(self, name: str, out: PackedWeight) -> bool:
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         """Copy a packed tensor as it is stored; False where it is not in the format of `out`.
 
         Raises:
@@ -206,15 +208,20 @@ class _Loader:
         )
 
     def _experts(self, prefix: str, parts: Sequence[str]) -> tuple[Linear, ...]:
-        """A matrix for each expert, its parts one below the other; stored float only."""
+        """A matrix for each expert, its parts one below the other, and all of them in one piece."""
         names = [f"{prefix}{part}.weight" for part in parts]
         experts, _, columns = self._shapes[names[0]]
         rows = [self._shapes[name][1] for name in names]
-        whole = self._allocate((experts, sum(rows), columns), dtype=self._dtype.torch)
-        for name, part in zip(names, torch.split(whole, rows, dim=1), strict=True):
-            self._reader.read_into(name, part)
-            self.specs.append(spec_of(name, tuple(part.shape), WeightFormat(self._dtype.name)))
-        return tuple(Linear(one) for one in whole.unbind(0))
+        fmt = format_of(names[0], self._shapes[names[0]], self._weights, self._dtype.name)
+        whole = self._empty(fmt, experts * sum(rows), columns)
+        self.specs += [spec_of(name, self._shapes[name], fmt) for name in names]
+        found, start = [], 0
+        for expert in range(experts):
+            found.append(Linear(_rows(whole, start, sum(rows))))
+            for name, count in zip(names, rows, strict=True):
+                self._read(name, _rows(whole, start, count), expert)
+                start += count
+        return tuple(found)
 
     def _norm(self, name: str) -> RmsNorm:
         model = self._model
@@ -244,37 +251,51 @@ class _Loader:
         rows = [self._shapes[name][0] for name in names]
         columns = self._shapes[names[0]][1]
         fmt = format_of(names[0], self._shapes[names[0]], self._weights, self._dtype.name)
-        if not fmt.packed:
-            return self._floats(names, fmt)
-        whole = PackedWeight.empty(fmt, self._dtype.torch, sum(rows), columns, self._allocate)
+        whole = self._empty(fmt, sum(rows), columns)
         start = 0
         for name, count in zip(names, rows, strict=True):
-            self._pack(name, whole.part(start, count))
+            self._read(name, _rows(whole, start, count))
             self.specs.append(spec_of(name, (count, columns), fmt))
             start += count
         return whole
 
-    def _pack(self, name: str, part: PackedWeight) -> None:
-        if self._reader.take_over(name, part):
-            return
-        weights = torch.empty(part.shape, dtype=torch.float32)
-        self._reader.read_into(name, weights)
-        quantize_into(weights, part, search=self._search)
-        self.rounded.append(name)
+    def _empty(self, fmt: WeightFormat, rows: int, columns: int) -> torch.Tensor | PackedWeight:
+        if fmt.packed:
+            return PackedWeight.empty(fmt, self._dtype.torch, rows, columns, self._allocate)
+        return self._allocate((rows, columns), dtype=self._dtype.torch)
+
+    def _read(
+        self, name: str, part: torch.Tensor | PackedWeight, expert: int | None = None
+    ) -> None:
+        """Into floats, or into codes: as they are stored, else rounded here."""
+        if isinstance(part, torch.Tensor):
+            self._reader.read_into(name, part, expert)
+        elif not self._reader.take_over(name, part, expert):
+            weights = torch.empty(part.shape, dtype=torch.float32)
+            self._reader.read_into(name, weights, expert)
+            quantize_into(weights, part, search=self._search)
+            if name not in self.rounded:
+                self.rounded.append(name)
 
     def _vector(self, names: Sequence[str]) -> torch.Tensor:
-        return self._floats(names, WeightFormat(self._dtype.name))
-
-    def _floats(self, names: Sequence[str], fmt: WeightFormat) -> torch.Tensor:
-        """One array that holds the named tensors one after the other along the first dimension."""
-        rows = [self._shapes[name][0] for name in names]
-        whole = self._allocate((sum(rows), *self._shapes[names[0]][1:]), dtype=self._dtype.torch)
-        for name, part in zip(names, torch.split(whole, rows), strict=True):
+        """One array that holds the named vectors one after the other."""
+        sizes = [self._shapes[name][0] for name in names]
+        whole = self._allocate((sum(sizes),), dtype=self._dtype.torch)
+        for name, part in zip(names, torch.split(whole, sizes), strict=True):
             self._reader.read_into(name, part)
-            self.specs.append(spec_of(name, tuple(part.shape), fmt))
+            self.specs.append(spec_of(name, tuple(part.shape), WeightFormat(self._dtype.name)))
         return whole
 
     def _allocate(self, shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor:
         if self._device == "cpu":
             return self._memory.empty(shape, dtype=dtype)
         return torch.empty(shape, dtype=dtype, device=self._device)
+
+
+def _rows(
+    whole: torch.Tensor | PackedWeight, start: int, count: int
+) -> torch.Tensor | PackedWeight:
+    """A view of adjacent rows."""
+    if isinstance(whole, PackedWeight):
+        return whole.part(start, count)
+    return whole.narrow(0, start, count)

@@ -16,17 +16,18 @@ class RandomTensors:
     biases zero.
     """
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
         """Fill `out` in its own dtype, without a larger copy on the way."""
         if name.endswith(".bias"):
             out.zero_()
         elif out.dim() == 1:
             out.fill_(1.0)
         else:
-            generator = torch.Generator(out.device).manual_seed(_seed(name))
+            whose = name if expert is None else f"{name}.{expert}"
+            generator = torch.Generator(out.device).manual_seed(_seed(whose))
             out.normal_(0.0, 1 / math.sqrt(out.shape[-1]), generator=generator)
 
-    def take_over(self, name: str, out: PackedWeight) -> bool:
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         """Nothing is packed here."""
         return False
 

@@ -11,7 +11,6 @@ from llmprof.schema.layers import ExpertMlp, LayerShape
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import (
     ExecutionMode,
-    Quantization,
     RoutingKind,
     RunConfig,
     WeightSource,
@@ -68,12 +67,6 @@ def check_switches(model: ModelConfig, config: RunConfig) -> None:
             f"routing.kind={routing.kind.value} is for random weights: with real ones the router "
             "decides",
             remedy="Set weights.source=random or routing.kind=router",
-        )
-    if config.weights.quantization is not Quantization.NONE:
-        raise CapabilityError(
-            f"weights.quantization={config.weights.quantization.value} is not available for a "
-            "mixture of experts: its experts are kept as floats in this version",
-            remedy="Set weights.quantization=none",
         )
     if config.execution.mode is not ExecutionMode.EAGER:
         raise CapabilityError(

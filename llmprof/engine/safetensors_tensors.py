@@ -23,9 +23,13 @@ class _Piece:
     name: str
     expert: int | None
 
-    def read(self) -> torch.Tensor:
+    def read(self, expert: int | None) -> torch.Tensor:
+        """The whole tensor, or one expert's matrix of it."""
         try:
-            stored: torch.Tensor = self.shard.get_tensor(self.name)
+            if expert is None or self.expert is not None:
+                stored: torch.Tensor = self.shard.get_tensor(self.name)
+            else:
+                stored = self.shard.get_slice(self.name)[expert : expert + 1][0]
         except (SafetensorError, OSError) as error:
             raise InputError(f"cannot read tensor '{self.name}' of {self.path}: {error}") from error
         return stored
@@ -51,8 +55,8 @@ class SafetensorsTensors:
                 at = usual_name(name, family)
                 self._pieces.setdefault(at.name, []).append(_Piece(shard, path, name, at.expert))
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
-        """Copy a tensor, converting it to the dtype of `out`.
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
+        """Copy a tensor, or one expert's part of it, converting it to the dtype of `out`.
 
         Raises:
             InputError: no shard holds it, or its data cannot be read.
@@ -60,9 +64,9 @@ class SafetensorsTensors:
         if name not in self._pieces:
             raise InputError(f"tensor '{name}' is in none of the checkpoint's files")
         for piece in self._pieces[name]:
-            part = out if piece.expert is None else out[piece.expert]
-            part.copy_(piece.read())
+            if piece.expert in (None, expert):
+                out.copy_(piece.read(expert))
 
-    def take_over(self, name: str, out: PackedWeight) -> bool:
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         """Nothing is packed here."""
         return False

@@ -1,6 +1,8 @@
 """What serving a trace will hold, asked before anything is loaded."""
 
+from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
+from llmprof.costs.largest_step import chunked_prefill
 from llmprof.costs.memory import MemoryNeed, peak_activation_bytes
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.tensor_parallel import shard_of
@@ -9,17 +11,22 @@ from llmprof.engine.kv_cache import plan_pool, stored_dtype
 from llmprof.engine.request_trace import Request, longest_sequence, make_trace
 from llmprof.schema.cost import Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
-from llmprof.schema.settings import BatchingPolicy, RunConfig
+from llmprof.schema.settings import AttentionKind, BatchingPolicy, RunConfig
 
 
 def cost_options_on_paper(model: ModelConfig, config: RunConfig, dtype: str) -> CostOptions:
-    """The options of a run that computes in `dtype`, before an engine exists."""
+    """The options of a run that computes in `dtype`, before an engine exists.
+
+    Fused attention is taken to read the cache where it is when it decodes.
+    """
+    flash = config.attention.kind is AttentionKind.FLASH
     return options_from(
         config,
         compute_dtype=dtype,
         kv_dtype=stored_dtype(config.kv_cache.dtype, dtype),
         head_dim=model.head_dim,
         tensor_parallel=config.parallel.tensor,
+        kv_access=kv_access(config, decode_kernel=flash),
     )
 
 
@@ -54,10 +61,10 @@ def _largest_step(config: RunConfig, trace: tuple[Request, ...]) -> StepShape:
     """A full batch of prompts that starts together, or one that fills a step of a longer sequence."""
     seats = min(config.batching.max_sequences, len(trace))
     longest = longest_sequence(trace)
-    if config.batching.policy is BatchingPolicy.STATIC:
-        prompt = max(request.prompt_tokens for request in trace)
-        largest = SequenceShape(count=seats, new_tokens=prompt, cached_tokens=0)
-    else:
-        new = min(config.batching.max_step_tokens, longest)
-        largest = SequenceShape(new_tokens=new, cached_tokens=longest - new)
+    if config.batching.policy is not BatchingPolicy.STATIC:
+        return chunked_prefill(
+            sequences=seats, tokens=longest, max_step_tokens=config.batching.max_step_tokens
+        )
+    prompt = max(request.prompt_tokens for request in trace)
+    largest = SequenceShape(count=seats, new_tokens=prompt, cached_tokens=0)
     return StepShape(phase=Phase.PREFILL, sequences=(largest,), logit_rows=seats)

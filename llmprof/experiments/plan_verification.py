@@ -6,13 +6,14 @@ fails at that allocation, as it would on a device of that size.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import torch
 
 from llmprof.architectures.source import ModelSource, require_weights
 from llmprof.costs.memory import MemoryNeed
+from llmprof.engine.attention import make_attention, score_rules
 from llmprof.engine.device import resolve_device
 from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import random_prompts
@@ -103,11 +104,18 @@ class _Bench:
     def _work(self, work: _Work) -> None:
         vocab, seed = self.source.config.vocab_size, self.config.workload.seed
         prompts = random_prompts(vocab, work.batch, work.prompt_tokens, seed)
-        batch = self.engine.open_batch(prompts, output_tokens=OUTPUT_TOKENS)
+        engine = self._fresh_engine()
+        batch = engine.open_batch(prompts, output_tokens=OUTPUT_TOKENS)
         self.kv_bytes = batch.cache.bytes_reserved
         sampler, probe = GreedySampler(), NullProbe()
         for _ in range(OUTPUT_TOKENS):
-            self.engine.step(batch, sampler, probe)
+            engine.step(batch, sampler, probe)
+
+    def _fresh_engine(self) -> Engine:
+        """The same weights, without the score buffers that an earlier run has left behind."""
+        rules = score_rules(self.source.config)
+        attention = make_attention(self.config.attention.kind, self.device, rules)
+        return replace(self.engine, decoder=replace(self.engine.decoder, attention=attention))
 
 
 def verified_plan(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llmprof.costs.kv_cache import KvConvention, kv_bytes_at
+from llmprof.costs.largest_step import chunked_prefill
 from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.costs.memory import peak_activation_bytes
 from llmprof.costs.options import CostOptions
@@ -84,10 +85,10 @@ class Capacity:
     def _prefill(self, sequences: int, tokens: int) -> StepShape:
         chunked = self.policy is BatchingPolicy.CONTINUOUS
         if chunked and self.options.kv_layout is not KvLayout.NONE:
-            new = min(self.max_step_tokens, tokens)
-            shape = SequenceShape(new_tokens=new, cached_tokens=tokens - new)
-        else:
-            shape = SequenceShape(count=sequences, new_tokens=tokens, cached_tokens=0)
+            return chunked_prefill(
+                sequences=sequences, tokens=tokens, max_step_tokens=self.max_step_tokens
+            )
+        shape = SequenceShape(count=sequences, new_tokens=tokens, cached_tokens=0)
         return StepShape(phase=Phase.PREFILL, sequences=(shape,), logit_rows=sequences)
 
     def _decode(self, sequences: int, tokens: int) -> StepShape:

@@ -2,10 +2,11 @@
 
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource
+from llmprof.costs.cache_access import kv_access
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.weight_layout import float_dtype, laid_out
 from llmprof.schema.model import ModelConfig, WeightManifest
-from llmprof.schema.settings import KvDtype, Quantization, RunConfig, WeightDtype
+from llmprof.schema.settings import AttentionKind, KvDtype, Quantization, RunConfig, WeightDtype
 
 
 def compute_dtype_of(source: ModelSource, config: RunConfig) -> str:
@@ -35,12 +36,17 @@ def kv_dtype_of(config: RunConfig, compute_dtype: str) -> str:
 
 
 def planned_options(model: ModelConfig, config: RunConfig, compute_dtype: str) -> CostOptions:
-    """The switches that change bytes; the scales of an int8 cache are counted."""
+    """The switches that change bytes; the scales of an int8 cache are counted.
+
+    Fused attention is taken to read the cache where it is when it decodes.
+    """
+    flash = config.attention.kind is AttentionKind.FLASH
     return options_from(
         config,
         compute_dtype=compute_dtype,
         kv_dtype=kv_dtype_of(config, compute_dtype),
         head_dim=model.head_dim,
+        kv_access=kv_access(config, decode_kernel=flash),
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from llmprof import units
-from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.manifest import expected_buffers, manifest_from_config
 from llmprof.architectures.source import ModelSource
 from llmprof.costs.kv_cache import KvConvention, kv_bytes_at, kv_bytes_per_token
 from llmprof.costs.linear_state import state_bytes_per_sequence
@@ -81,6 +81,7 @@ def inspect_model(
         parameters_active=_active(parameters),
         parameters_mtp=parameters.mtp,
         parameters_vision=parameters.vision,
+        router_corrections=sum(size for (size,) in expected_buffers(model).values()),
         weight_bytes=manifest.stored_bytes,
         weight_dtypes=_bytes_by_dtype(manifest),
         kv_bytes_per_token=kv_bytes_per_token(model, options.kv_bytes_per_number),

@@ -66,7 +66,7 @@ def make_plan(source: ModelSource, config: RunConfig, request: PlanRequest, *, t
     dtype = compute_dtype_of(source, config)
     question = EffectQuestion(
         source=source,
-        config=config,
+        config=with_policy(config, request.policy),
         base=capacity,
         reference_tokens=reference,
         contexts=tuple(sorted({*contexts, reference})),
@@ -120,6 +120,7 @@ def _weight_caveats(
 def make_capacity(source: ModelSource, config: RunConfig, request: PlanRequest) -> Capacity:
     """Raises as `make_plan`."""
     dtype = compute_dtype_of(source, config)
+    config = with_policy(config, request.policy)
     return Capacity(
         model=source.config,
         weights=planned_weights(source, config),
@@ -130,6 +131,12 @@ def make_capacity(source: ModelSource, config: RunConfig, request: PlanRequest) 
         max_step_tokens=config.batching.max_step_tokens,
         convention=KvConvention.ENGINE_ALLOCATED,
     )
+
+
+def with_policy(config: RunConfig, policy: BatchingPolicy) -> RunConfig:
+    """How sequences are batched decides whether attention must gather what is cached."""
+    batching = config.batching.model_copy(update={"policy": policy})
+    return config.model_copy(update={"batching": batching})
 
 
 def default_contexts(positions: int) -> tuple[int, ...]:

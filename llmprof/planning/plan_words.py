@@ -1,9 +1,12 @@
 """A plan's sum with its numbers in it, and what the plan takes for granted."""
 
+from collections.abc import Iterator
+
 from llmprof import units
 from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.planning.capacity import Capacity
 from llmprof.planning.decode_forecast import has_compute_roof
+from llmprof.schema.cost import KvRead
 from llmprof.schema.layers import LatentAttention
 from llmprof.schema.measurement import Caveat, Source
 from llmprof.schema.plan import PlanRates
@@ -33,7 +36,7 @@ def assumptions(
     capacity: Capacity, rates: PlanRates | None, price_per_hour: float | None
 ) -> tuple[str, ...]:
     """In the order in which they matter."""
-    found = [_room(capacity), _activations(capacity)]
+    found = [_room(capacity), _activations(capacity), *_copies(capacity)]
     if capacity.devices > 1:
         found.append(
             f"Sizes are those of one of {capacity.devices} devices; activations count whole on each"
@@ -73,6 +76,21 @@ def _activations(capacity: Capacity) -> str:
         f"Activations are those of a step with {units.exact(capacity.max_step_tokens)} prompt tokens "
         f"at most (batching.max_step_tokens), {attention} attention and a row of logits per sequence"
     )
+
+
+def _copies(capacity: Capacity) -> Iterator[str]:
+    """Of one layer at a time: counted with the activations."""
+    access, chunked = capacity.options.kv_access, capacity.policy is BatchingPolicy.CONTINUOUS
+    if access.decode is KvRead.GATHERED:
+        yield (
+            "Activations include a copy of one layer's keys and values of all sequences, which "
+            f"{capacity.options.attention.value} attention gathers from this cache in every step"
+        )
+    elif chunked and access.chunk is KvRead.GATHERED:
+        yield (
+            "Activations include a copy of one layer's keys and values of one sequence, gathered "
+            "where a long prompt is computed in pieces"
+        )
 
 
 def _speed(capacity: Capacity, rates: PlanRates) -> str:

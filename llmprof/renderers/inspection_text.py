@@ -90,6 +90,11 @@ def _apart(inspection: Inspection) -> list[Text]:
         parts.append(f"multi-token prediction {units.exact(inspection.parameters_mtp)}")
     if inspection.parameters_vision:
         parts.append(f"image encoder {units.exact(inspection.parameters_vision)}")
+    if inspection.router_corrections:
+        corrections = units.exact(inspection.router_corrections)
+        parts.append(
+            f"{corrections} router corrections (e_score_correction_bias), stored as buffers"
+        )
     return [_fact("  apart", "; ".join(parts))] if parts else []
 
 

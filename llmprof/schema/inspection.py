@@ -87,6 +87,8 @@ class Inspection(Record):
     """Layers for multi-token prediction, beside the total."""
     parameters_vision: NonNegativeInt | None = None
     """Image encoder, beside the total; null: there is none, or of a kind that is not known."""
+    router_corrections: NonNegativeInt = 0
+    """Numbers that balance the experts, stored in fp32 beside the total: buffers, not parameters."""
     weight_bytes: NonNegativeInt
     weight_dtypes: dict[str, NonNegativeInt]
     """Stored format -> bytes."""

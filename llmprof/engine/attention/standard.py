@@ -1,10 +1,10 @@
 """Attention as it was before it was fused: scores go to memory and come back."""
 
 import math
-from typing import Final
 
 import torch
 
+from llmprof.costs.attention_memory import score_buffer_numbers
 from llmprof.engine.attention.base import DecodeKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
@@ -13,9 +13,6 @@ from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.kernels.memory import huge_empty
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import SequenceRun, StepBatch
-
-_ROUNDED_TO: Final = 1 << 18
-"""Numbers: a context that grows token by token gets new memory now and then, not in every step."""
 
 
 class StandardAttention:
@@ -85,7 +82,7 @@ class ScoreBuffers:
         """Two uninitialised tensors of this shape, with the dtype and device of `like`."""
         numbers = math.prod(shape)
         if not self._flat or self._flat[0].numel() < numbers or self._flat[0].dtype != like.dtype:
-            room = -(-numbers // _ROUNDED_TO) * _ROUNDED_TO
+            room = score_buffer_numbers(numbers)
             if self._in_graphs:
                 self._outgrown.append(self._flat)
             self._in_graphs = False

@@ -219,7 +219,7 @@ def test_factors_that_mean_something_else_are_refused(tmp_path: Path, factors: A
 @pytest.mark.parametrize(
     "changes",
     [
-        {"expert_count": 8},
+        {"expert_shared_count": 1},
         {"rope__dimension_count": 4},
         {"attention__value_length": 16},
         {"attention__head_count_kv": [2, 1]},
@@ -238,7 +238,7 @@ def test_numbers_per_layer_that_agree_are_one_number(tmp_path: Path) -> None:
     assert config(tmp_path, attention__sliding_window=128).max_position_embeddings == 128
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gemma3", "qwen3moe", "mistral3"])
+@pytest.mark.parametrize("architecture", ["gpt2", "gemma4", "qwen2moe", "mistral3"])
 def test_an_unknown_architecture_is_named(tmp_path: Path, architecture: str) -> None:
     with pytest.raises(CapabilityError, match=rf"'{architecture}'.*llama, mistral, qwen2, qwen3"):
         config_from_header(header(tmp_path, tiny_gguf_metadata(architecture)), name="tiny")

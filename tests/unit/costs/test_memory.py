@@ -1,5 +1,7 @@
 """Bytes that must fit, against published cache sizes and sums done by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmprof.architectures.manifest import manifest_from_config
@@ -13,7 +15,7 @@ from llmprof.costs.memory import (
     weight_bytes_by_group,
 )
 from llmprof.costs.options import CostOptions
-from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
+from llmprof.schema.cost import KvAccess, KvRead, OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import AttentionKind, KvLayout
 from tests.published import LLAMA_3_1_8B, LLAMA_3_1_70B, MISTRAL_NEMO, PUBLISHED, Published, decoder
@@ -75,8 +77,44 @@ def test_standard_attention_needs_room_for_its_scores() -> None:
     standard = peak_activation_bytes(TOY, shape, CostOptions(attention=AttentionKind.STANDARD))
     stays, around, heads = 8 + 2 * 3, 2 * 8, 12 + 6 + 6  # residual and rotations; input and output
     assert flash == 2 * 100 * (stays + around + 3 * 12 + heads)  # in the feed forward
-    scores = 4 * 100 * 100 * 2
-    assert standard == 2 * 100 * (stays + around + heads + 12) + 2 * scores
+    buffers, masks = 2 * 2**18 * 2, 2 * 100 * 100  # 40,000 numbers, rounded up; one byte each
+    assert standard == flash + buffers + masks
+
+
+@pytest.mark.parametrize(
+    ("layout", "sequences_at_once"), [(KvLayout.CONTIGUOUS, 30), (KvLayout.PAGED, 1)]
+)
+def test_scores_are_those_of_the_prompts_attended_to_at_once(
+    layout: KvLayout, sequences_at_once: int
+) -> None:
+    shape = StepShape(
+        phase=Phase.PREFILL,
+        sequences=(SequenceShape(count=30, new_tokens=512, cached_tokens=0),),
+        logit_rows=30,
+    )
+    flash = CostOptions(kv_layout=layout)
+    standard = CostOptions(kv_layout=layout, attention=AttentionKind.STANDARD)
+    kept = peak_activation_bytes(TOY, shape, standard) - peak_activation_bytes(TOY, shape, flash)
+    scores, mask = 4 * 512 * 512 * sequences_at_once, 512 * 512
+    masks = 1 if layout is KvLayout.CONTIGUOUS else 30  # kept for the whole step
+    assert kept == 2 * 2 * scores + 2 * mask * masks
+
+
+def test_a_gathered_cache_is_beside_its_copy() -> None:
+    """Of one layer: 8 sequences of 1,000 tokens, in blocks of 16, K and V of 2 heads of 3 numbers."""
+    decode = StepShape(
+        phase=Phase.DECODE,
+        sequences=(SequenceShape(count=8, new_tokens=1, cached_tokens=999),),
+        logit_rows=8,
+    )
+    gathered = KvAccess(decode=KvRead.GATHERED)
+    tokens = 8 * 63 * 16
+    for number, copied in ((2.0, 2), (1.0, 1 + 2)):
+        in_place = CostOptions(kv_layout=KvLayout.PAGED, kv_bytes_per_number=number)
+        copies = replace(in_place, kv_access=gathered)
+        more = peak_activation_bytes(TOY, decode, copies)
+        attending = 2 * 8 * (8 + 6 + 2 * 8 + 12 + 6 + 6 + 12)
+        assert more == attending + tokens * 2 * 6 * copied
 
 
 def test_logits_and_their_copy_are_the_peak_of_many_short_sequences() -> None:

@@ -51,7 +51,8 @@ def test_serving_reserves_a_store_and_computes_at_most_a_step() -> None:
     paged = settings(kv_cache={"layout": "paged"}, **groups)
     need = predicted_memory(LLAMA_3_1_8B, paged, "bf16")
     assert need.kv_bytes == 16 * 40 * 16 * 131_072
-    assert need.activation_bytes == 256 * 2 * NUMBERS
+    mask = 256 * 639  # of the last piece; the last of 640 tokens is never attended to
+    assert need.activation_bytes == 256 * 2 * NUMBERS + mask
     budget = {"layout": "paged", "memory_bytes": 2**30}
     limited = predicted_memory(LLAMA_3_1_8B, settings(kv_cache=budget, **groups), "bf16")
     assert limited.kv_bytes == 2**30

@@ -67,14 +67,13 @@ def moe_run(**groups: dict[str, object]) -> RunConfig:
 @pytest.mark.parametrize(
     ("groups", "reason"),
     [
-        ({"weights": {"quantization": "int8"}}, "experts are kept as floats"),
         ({"execution": {"mode": "compiled"}}, "pass other experts each time"),
         ({"weights": {"source": "file"}, "routing": {"kind": "zipf"}}, "the router decides"),
     ],
 )
 def test_switches_that_experts_do_not_have(groups: dict[str, Any], reason: str) -> None:
     mixtral = preset_config("mixtral-8x7b")
-    check_switches(mixtral, moe_run(routing={"kind": "zipf"}))
+    check_switches(mixtral, moe_run(routing={"kind": "zipf"}, weights={"quantization": "int4"}))
     with pytest.raises(LlmprofError, match=reason):
         check_switches(mixtral, moe_run(**groups))
 

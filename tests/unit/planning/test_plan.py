@@ -64,9 +64,10 @@ def test_the_example_that_everyone_quotes() -> None:
 
 def test_sequences_that_fit_by_hand() -> None:
     """Activations are those of the feed forward: beside residual and rotations its input and output,
-    gate, up and product, and the heads that attention has just read."""
+    gate, up and product, the heads that attention has just read, and the mask of the last piece of
+    a prompt."""
     found = plan(request(80, contexts=(8192,)))
-    activations = 2 * 2048 * (4096 + 2 * 128 + 2 * 4096 + 3 * 14336 + 48 * 128)
+    activations = 2 * 2048 * (4096 + 2 * 128 + 2 * 4096 + 3 * 14336 + 48 * 128) + 2048 * 8192
     room = 80 * GIB - LLAMA_8B_BYTES - activations
     assert found.memory.kv_room_bytes == room
     assert found.by_context[0].sequences == room // GIB == 64
@@ -90,7 +91,9 @@ def test_one_more_never_fits() -> None:
 def test_static_batches_hold_the_activations_of_all_prompts() -> None:
     chunked = make_capacity(source(), config(), request())
     static = make_capacity(source(), config(), request(policy=BatchingPolicy.STATIC))
-    assert chunked.activation_bytes(8, 8192) == chunked.activation_bytes(8, 2048)
+    mask = 2048 * 8192  # of the last piece of a prompt, which follows cached tokens
+    assert chunked.activation_bytes(8, 8192) == chunked.activation_bytes(8, 2048) + mask
+    assert chunked.activation_bytes(8, 256) == chunked.activation_bytes(1, 2048)  # eight at once
     assert static.activation_bytes(8, 8192) == 32 * chunked.activation_bytes(1, 2048)
 
 
