@@ -33,8 +33,8 @@ def check_groups_uncut(model: ModelConfig, weights: WeightsSettings, ranks: int)
 
 
 class _Reader(Protocol):
-    def read_into(self, name: str, out: torch.Tensor) -> None: ...
-    def take_over(self, name: str, out: PackedWeight) -> bool: ...
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None: ...
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool: ...
 
 
 class RankTensors:
@@ -51,8 +51,8 @@ class RankTensors:
         self._ranks = ranks
         self._shapes = expected_tensors(model)
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
-        """Write the rank's part into `out`.
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
+        """Write the rank's part of a tensor, or of one expert's part of it, into `out`.
 
         A bias that is added to a sum of all ranks is zero on every rank but the first.
 
@@ -61,15 +61,15 @@ class RankTensors:
         """
         split = self._split(name)
         if split is None:
-            self._reader.read_into(name, out)
+            self._reader.read_into(name, out, expert)
             if self._rank and is_summed_bias(name):
                 out.zero_()
             return
-        whole = torch.empty(self._shapes[name], dtype=out.dtype, device=out.device)
-        self._reader.read_into(name, whole)
+        whole = torch.empty(self._shape(name, expert), dtype=out.dtype, device=out.device)
+        self._reader.read_into(name, whole, expert)
         out.copy_(self._cut(whole, split))
 
-    def take_over(self, name: str, out: PackedWeight) -> bool:
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         """Copy the rank's part of a packed tensor as it is stored.
 
         Raises:
@@ -77,16 +77,20 @@ class RankTensors:
         """
         split = self._split(name)
         if split is None:
-            return self._reader.take_over(name, out)
-        rows, columns = self._shapes[name]
+            return self._reader.take_over(name, out, expert)
+        rows, columns = self._shape(name, expert)
         whole = PackedWeight.empty(out.format, out.dtype, rows, columns, torch.empty)
-        if not self._reader.take_over(name, whole):
+        if not self._reader.take_over(name, whole, expert):
             return False
         out.codes.copy_(self._cut(whole.codes, split))
         out.scales.copy_(self._cut(whole.scales, split))
         if out.minimums is not None and whole.minimums is not None:
             out.minimums.copy_(self._cut(whole.minimums, split))
         return True
+
+    def _shape(self, name: str, expert: int | None) -> tuple[int, ...]:
+        whole = self._shapes[name]
+        return whole if expert is None else whole[1:]
 
     def _split(self, name: str) -> TensorSplit | None:
         return split_of(self._model, name, self._shapes[name], self._ranks)
