@@ -1,29 +1,16 @@
 """The pipeline: settings in, one RunRecord out. Read this file first."""
 
-import os
-import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from llmprof import __version__
-from llmprof.architectures.source import resolve_model
-from llmprof.ceilings.collectives import measure_in_group
 from llmprof.ceilings.measure import cached_ceilings
-from llmprof.engine.capabilities import check_capabilities
-from llmprof.engine.device import resolve_device
-from llmprof.engine.engine import Engine
-from llmprof.engine.launch_environment import check_launch, launch_from
-from llmprof.engine.leading_workload import LeadingWorkload
-from llmprof.engine.open_workload import open_workload
-from llmprof.engine.probe import NullProbe, Probe
-from llmprof.engine.rank_group import RankGroup, join_ranks
-from llmprof.engine.rank_roles import following, leading, told_by_ranks
-from llmprof.engine.unused_settings import check_all_used
+from llmprof.engine.probe import Probe
+from llmprof.engine.rank_roles import leading, told_by_ranks
 from llmprof.engine.workload import Workload
-from llmprof.instruments.host_memory import host_memory
-from llmprof.instruments.peak_memory import forget_peak_memory, peak_memory_bytes
-from llmprof.instruments.snapshot import resolve_threads, snapshot
+from llmprof.instruments.peak_memory import peak_memory_bytes
+from llmprof.instruments.snapshot import snapshot
+from llmprof.placement import find_place, open_at
 from llmprof.schema.ceilings import CollectiveCeiling
 from llmprof.schema.run import (
     RunRecord,
@@ -55,11 +42,11 @@ def profile(
     lose them.
     """
     progress = progress or NullProgress()
-    place = _find_place(config, argv)
+    place = find_place(config, argv)
     with leading(place.ranks):
-        workload = _open(config, place, progress)
+        opened = open_at(place, config, progress)
         record = measure(
-            workload if place.ranks is None else LeadingWorkload(workload, place.ranks),
+            opened.workload,
             config,
             device=place.device,
             threads=place.threads,
@@ -67,71 +54,9 @@ def profile(
             progress=progress,
             before_saving=before_saving,
             rounds=rounds,
-            collectives=_collectives(place, workload),
+            collectives=opened.collectives,
         )
         return told_by_ranks(record, place.ranks, of_machine=place.local_size)
-
-
-def follow(config: RunConfig, *, argv: tuple[str, ...] = ()) -> None:
-    """Be a rank other than the first: run every round that the first one measures.
-
-    Raises what `profile` does before anything is measured, and then a failure of this rank.
-    """
-    place = _find_place(config, argv)
-    assert place.ranks is not None, "a process by itself leads"
-    with following(place.ranks):
-        workload = _open(config, place, NullProgress())
-        _collectives(place, workload)
-        while place.ranks.next_round():
-            workload.run_round(NullProbe())
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where this process computes, and with whom."""
-
-    device: str
-    threads: int
-    ranks: RankGroup | None
-    local_size: int
-    """Processes on this machine that share out the model."""
-
-
-def _find_place(config: RunConfig, argv: tuple[str, ...]) -> _Place:
-    check_all_used(config)
-    launch = launch_from(os.environ)
-    check_launch(config, launch, command=shlex.join(argv[1:]))
-    check_capabilities(config, ranks=launch.world_size)
-    device = resolve_device(config.device, local_rank=launch.local_rank)
-    return _Place(
-        device=device,
-        threads=resolve_threads(config.execution.threads, processes=launch.local_size),
-        ranks=join_ranks(launch, device) if launch.world_size > 1 else None,
-        local_size=launch.local_size,
-    )
-
-
-def _open(config: RunConfig, place: _Place, progress: Progress) -> Workload:
-    forget_peak_memory(place.device)
-    progress.note(f"loading {config.model} on {place.device}")
-    source = resolve_model(config.model, weights=config.weights.source)
-    engine = Engine.load(
-        source,
-        config,
-        device=place.device,
-        threads=place.threads,
-        host_available_bytes=host_memory().available_bytes // place.local_size,
-        ranks=place.ranks,
-    )
-    return open_workload(engine, config)
-
-
-def _collectives(place: _Place, workload: Workload) -> tuple[CollectiveCeiling, ...]:
-    """What the ranks need to exchange; measured by all of them together."""
-    if place.ranks is None:
-        return ()
-    dtype = workload.needs.compute_dtype
-    return measure_in_group(place.device, place.ranks.size, dtype=dtype)
 
 
 def measure(

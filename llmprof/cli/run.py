@@ -163,7 +163,7 @@ def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool)
 
 def _follow(config: RunConfig) -> None:
     """Compute what another process of the group measures."""
-    from llmprof.profiler import follow
+    from llmprof.placement import follow
 
     follow(config, argv=("llmprof", *sys.argv[1:]))
 
