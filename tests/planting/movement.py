@@ -130,10 +130,11 @@ def _with_ops(step: CountedStep, ops: int) -> CountedStep:
 
 def _median_reading(rounds: Sequence[Round]) -> CeilingReading:
     readings = [one for round_ in rounds for one in (round_.before, round_.after) if one]
+    alphas = [one.alpha_s for one in readings if one.alpha_s is not None]
     return readings[0].model_copy(
         update={
             "read_bytes_per_s": statistics.median(one.read_bytes_per_s for one in readings),
             "matmul_flops_per_s": statistics.median(one.matmul_flops_per_s for one in readings),
-            "alpha_s": statistics.median(one.alpha_s for one in readings if one.alpha_s),
+            "alpha_s": statistics.median(alphas) if alphas else None,
         }
     )

@@ -9,6 +9,7 @@ DOCUMENTED = {
     "UnstableMachineError": 5,
     "MeasurementFailedError": 6,
     "CapabilityError": 7,
+    "DoesNotFitError": 7,
     "LlmprofError": 70,
 }
 

@@ -169,7 +169,7 @@ CASES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 
 
 @cache
-def tests_in(path: Path) -> frozenset[str]:
+def functions_in(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text())
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
@@ -179,7 +179,7 @@ def test_each_case_has_its_tests(case: str) -> None:
     _, names = CASES[case]
     for name in names:
         path, _, function = name.partition("::")
-        assert function in tests_in(TESTS / path), name
+        assert function in functions_in(TESTS / path), name
 
 
 def test_no_case_of_the_four_groups_is_left_out() -> None:
