@@ -15,6 +15,7 @@ from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass,
 from llmprof.store.settings_file import load_settings
 
 if TYPE_CHECKING:
+    from llmprof.schema.report import Report
     from llmprof.schema.run import RunRecord
 
 EXIT_INTERRUPTED = 130
@@ -123,7 +124,7 @@ def run(
     if record.status == "partial":
         raise typer.Exit(EXIT_INTERRUPTED)
     if target is not None:
-        _confirm(record, target, json=json, quiet=quiet)
+        _confirm(record, target, outputs, json=json, quiet=quiet)
 
 
 def _changed(config: RunConfig, confirm: str) -> RunConfig:
@@ -136,18 +137,39 @@ def _changed(config: RunConfig, confirm: str) -> RunConfig:
     return target
 
 
-def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool) -> None:
+def _confirm(
+    record: "RunRecord", target: RunConfig, outputs: Sequence[Path], *, json: bool, quiet: bool
+) -> None:
+    """Measure the pairs; the base run's file and outputs get the outcome beside its prediction."""
     from llmprof.experiments.confirm import confirm_switch
     from llmprof.renderers.confirmation_text import render_confirmation
+    from llmprof.store.runs import save_run
 
     with streams.progress_on_stderr(quiet=quiet) as progress:
         document = confirm_switch(
             record, target, argv=("llmprof", *sys.argv[1:]), progress=progress
         )
+    confirmed = record.model_copy(update={"confirmations": (*record.confirmations, document)})
+    save_run(confirmed)
+    _write_outputs(confirmed, outputs)
     if json:
         streams.print_json(document)
-    else:
-        render_confirmation(document, streams.result_console())
+        return
+    # The pairs are saved runs too, so that @last is the target.
+    again = f"next      llmprof report {record.id.rpartition('-')[2]} -o report.html"
+    footer = "\n".join(f"report    {path}" for path in outputs) or again
+    render_confirmation(document, streams.result_console(), footer=footer)
+
+
+def _write_outputs(record: "RunRecord", outputs: Sequence[Path]) -> "Report":
+    from llmprof.analysis.report import build_report
+    from llmprof.renderers.base import render, suffix_of
+    from llmprof.store.outputs import write_atomic
+
+    report = build_report(record)
+    for path in outputs:
+        write_atomic(path, render(report, suffix_of(path.name)))
+    return report
 
 
 def _measured(
@@ -185,15 +207,10 @@ def _tell(
     silent: bool,
 ) -> None:
     """`silent`: another document takes stdout."""
-    from llmprof.analysis.report import build_report
-    from llmprof.renderers.base import render, suffix_of
     from llmprof.renderers.ops_text import render_ops
     from llmprof.renderers.run_text import render_run
-    from llmprof.store.outputs import write_atomic
 
-    report = build_report(record)
-    for path in outputs:
-        write_atomic(path, render(report, suffix_of(path.name)))
+    report = _write_outputs(record, outputs)
     if silent:
         return
     if json:

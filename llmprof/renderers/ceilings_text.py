@@ -56,7 +56,7 @@ def _as_rich(table: PartTable) -> Table:
 
 
 def _machine(environment: Environment) -> str:
-    threads = "1 thread" if environment.threads == 1 else f"{environment.threads} threads"
+    threads = units.number_of(environment.threads, "thread")
     torch = environment.versions.get("torch", "unknown")
     return f"{environment.device}: {environment.device_name}, {threads}, torch {torch}"
 

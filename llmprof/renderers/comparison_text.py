@@ -48,7 +48,8 @@ def _header(comparison: Comparison) -> Iterator[Text]:
 
 
 def _side(side: ComparedSide) -> Text:
-    launches = "" if len(side.run_ids) == 1 else f" and {len(side.run_ids) - 1} more launches"
+    others = len(side.run_ids) - 1
+    launches = f" and {others} more {'launch' if others == 1 else 'launches'}" if others else ""
     weights = f"{one_line(side.weights)} {units.byte_count(side.weight_bytes)}"
     return Text(f"{side.label:<10} {one_line(side.run_ids[0])}{launches} · weights {weights}")
 

@@ -1,5 +1,6 @@
 """A sweep as one self-contained page: figures over the grid, then the same in tables."""
 
+from llmprof.renderers.caveat_meanings import MEANINGS
 from llmprof.renderers.document_page import Page, render_page
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.provenance import dotted_settings
@@ -133,5 +134,10 @@ def _runs_table(sweep: Sweep) -> Table:
 
 
 def _caveat(line: str) -> Caveat:
+    """The cells' own words are in their run files: here stands what the code means."""
     code, _, where = line.partition(" ")
-    return Caveat(code=code, message=where.strip("()"))
+    known = MEANINGS.get(code)
+    told = where.strip("()")
+    if known is None:
+        return Caveat(code=code, message=told)
+    return Caveat(code=code, message=f"{told}. {known.meaning}", remedy=known.action)
