@@ -24,12 +24,20 @@ def settings_at_ref(path: Path, ref: str, sets: Sequence[str]) -> RunConfig:
         raise InputError(f"cannot read {path} at {ref}: git does not run here") from error
     if shown.returncode:
         lines = shown.stderr.decode("utf-8", "replace").strip().splitlines() or ["git failed"]
-        raise InputError(
-            f"cannot read {path} at {ref}: {lines[-1].removeprefix('fatal: ')}",
-            remedy="In CI, fetch the base first: git fetch --depth 1 origin main",
-        )
+        why = lines[-1].removeprefix("fatal: ")
+        raise InputError(f"cannot read {path} at {ref}: {why}", remedy=_remedy(why))
     try:
         text = shown.stdout.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} at {ref}: not UTF-8 text (byte {error.start})") from error
     return load_settings_text(text, f"{path} at {ref}", sets)
+
+
+def _remedy(why: str) -> str:
+    """What to do about what git said."""
+    if "not a git repository" in why:
+        return (
+            "Name a settings file inside a git checkout, or give --base CONFIG with the baseline's "
+            "settings"
+        )
+    return "In CI, fetch the base first: git fetch --depth 1 origin main"
