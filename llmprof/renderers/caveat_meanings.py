@@ -154,7 +154,7 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "Check correctness before comparing speed.",
     ),
     "own-cost": _M(
-        "llmprof's own instruments are more than 1 % of a clean step.",
+        "The instruments take more than 1 % of a clean step.",
         "Measure a larger model or batch, where they matter less.",
     ),
     "packed-file": _M(

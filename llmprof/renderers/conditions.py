@@ -11,7 +11,7 @@ from llmprof.renderers.tables import Table
 from llmprof.renderers.wording import one_line
 from llmprof.schema.run import DeviceTelemetry, Round, RunRecord
 
-Panel = Literal["clock", "power", "share", ""]
+Panel = Literal["clock", "power", "activity", "share", ""]
 """Of the figure; "" stands in the table only."""
 
 
@@ -55,12 +55,12 @@ _NVML: Final = (
     _Sensor("power", "power_w", "power", _watts, "of the whole device"),
     _Sensor("temperature", "temperature_celsius", "", _celsius),
     _Sensor("device memory", "memory_used_bytes", "", units.byte_count, "held by all processes"),
-    _Sensor("SM activity", "sm_activity", "share", units.percent, "multiprocessors with a warp"),
-    _Sensor("tensor activity", "tensor_activity", "share", units.percent, "GPM counter"),
+    _Sensor("SM activity", "sm_activity", "activity", units.percent, "multiprocessors with a warp"),
+    _Sensor("tensor activity", "tensor_activity", "activity", units.percent, "GPM counter"),
     _Sensor(
         "DRAM activity",
         "dram_activity",
-        "share",
+        "activity",
         units.percent,
         "of the theoretical bandwidth, GPM counter",
     ),

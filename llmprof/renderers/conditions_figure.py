@@ -15,10 +15,11 @@ _WIDTH_IN, _HEIGHT_IN = 7.2, 2.5
 _TITLES: Final[dict[Panel, str]] = {
     "clock": "clock",
     "power": "power",
+    "activity": "activity of the device",
     "share": "share of the round",
 }
 _LINES: Final = (("#3a6ea5", "^"), ("#2f8f6f", "v"), ("#8c8c8c", "<"))
-"""Colour and shape of the first, second and third quantity of a panel."""
+"""Colour and shape of the first, second and third quantity of a panel; none has more."""
 
 
 def drawn_panels(found: Sequence[Condition]) -> dict[Panel, list[Condition]]:
@@ -46,7 +47,7 @@ def conditions_figure(found: Sequence[Condition], kind: str) -> bytes:
 def _draw(axes: "Axes", shown: Sequence[Condition], title: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    for one, (color, marker) in zip(shown, _LINES, strict=False):
+    for one, (color, marker) in zip(shown, _LINES[: len(shown)], strict=True):
         every = -(-len(one.values) // MAX_POINTS)
         axes.plot(
             one.times_s[::every],
@@ -57,7 +58,8 @@ def _draw(axes: "Axes", shown: Sequence[Condition], title: str) -> None:
             linewidth=1.0,
             label=one.name,
         )
-    axes.set_ylim(0, 1.35 * max(max(max(one.values) for one in shown), 1e-9))
+    highest = max(max(one.values) for one in shown)
+    axes.set_ylim(0, (1.2 + 0.13 * len(shown)) * (highest or 1.0))  # above the curves: the legend
     axes.set_title(title, size=8.5, loc="left")
     axes.set_xlabel("seconds since the start of the run", size=8, color=MUTED)
     axes.yaxis.set_major_formatter(lambda value, _: shown[0].text(value))

@@ -1,5 +1,7 @@
 """What was predicted before a switch was flipped, beside what was measured after: sentences and tables."""
 
+from typing import Final
+
 from llmprof import units
 from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.tables import Table
@@ -11,11 +13,22 @@ from llmprof.schema.confirmation import (
     PhaseConfirmation,
 )
 
+_TICK_S: Final = 1e-9
+"""No clock that times a step tells less."""
+
 
 def changes_words(confirmation: Confirmation) -> str:
     """What was flipped: weights.quantization none → int4."""
-    changes = (f"{one.key} {one.base} → {one.target}" for one in confirmation.prediction.changes)
+    changes = (
+        f"{one.key} {_value(one.base)} → {_value(one.target)}"
+        for one in confirmation.prediction.changes
+    )
     return one_line(", ".join(changes))
+
+
+def _value(value: str) -> str:
+    """A change holds its values as text; no value is Python's word there."""
+    return "not set" if value == "None" else value
 
 
 def when_words(confirmation: Confirmation) -> str:
@@ -69,12 +82,12 @@ def _phases_table(confirmation: Confirmation) -> Table:
         caption=f"{changes_words(confirmation)}: base step over target step, pair by pair",
         columns=(
             "phase",
-            "fewer bytes",
+            "bytes before / after",
             "predicted",
             "90 % interval",
             "measured",
             "interval",
-            "of it",
+            "outcome",
         ),
         rows=tuple(
             (
@@ -110,7 +123,7 @@ def _residual_row(part: GroupResidual) -> tuple[str, ...]:
         "-" if part.base_s is None else units.seconds(part.base_s),
         units.seconds(part.predicted_s),
         units.seconds(part.measured_s),
-        units.signed_seconds(part.residual_s),
+        units.signed_seconds(part.residual_s if abs(part.residual_s) >= _TICK_S else 0.0),
     )
 
 
