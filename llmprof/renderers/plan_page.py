@@ -21,8 +21,8 @@ from llmprof.renderers.wording import one_line
 from llmprof.schema.plan import Plan
 
 
-def plan_page(plan: Plan) -> bytes:
-    """UTF-8; equal for equal plans."""
+def plan_page(plan: Plan, *, question: str = "") -> bytes:
+    """UTF-8; equal for equal plans. `question` is what the plan was made to answer."""
     sentences = (
         headline(plan),
         *(asked_line(plan, point) for point in plan.asked),
@@ -41,6 +41,7 @@ def plan_page(plan: Plan) -> bytes:
             figures=(_figure(plan),),
             sections=_sections(plan),
             caveats=plan.caveats,
+            question=question,
         )
     )
 
