@@ -8,6 +8,7 @@ a run that README shows a picture of becomes `NAME-roofline.png` too, where that
     python scripts/render_reports.py [FOLDER]
 """
 
+import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -46,7 +47,7 @@ def _run(path: Path, question: str) -> Shown:
         page=render_html(report, question=question),
         headline=report.headline,
         on=f"{environment.device_name}, torch {environment.versions.get('torch', 'not known')}",
-        command=" ".join(report.run.tool.argv),
+        command=shlex.join(report.run.tool.argv),
         picture=roofline_figure(report, "png"),
     )
 
@@ -61,7 +62,7 @@ def _sweep(path: Path, question: str) -> Shown:
         page=sweep_page(sweep, question=question),
         headline=headline(sweep),
         on=sweep.device_name,
-        command=" ".join(sweep.tool.argv),
+        command=shlex.join(sweep.tool.argv),
     )
 
 
@@ -88,7 +89,7 @@ def _gate(path: Path, question: str) -> Shown:
         page=gate_html(result, question=question),
         headline=f"{headline(result)}.",
         on=result.device,
-        command=" ".join(result.tool.argv),
+        command=shlex.join(result.tool.argv),
     )
 
 
@@ -102,7 +103,7 @@ def _plan(path: Path, question: str) -> Shown:
         page=plan_page(plan, question=question),
         headline=headline(plan),
         on=f"paper ({title(plan)})" if plan.verification is None else title(plan),
-        command=" ".join(plan.tool.argv),
+        command=shlex.join(plan.tool.argv),
         how="planned" if plan.verification is None else "planned and checked",
     )
 

@@ -1,6 +1,7 @@
 """The judged run as one self-contained page: no network, complete without JavaScript."""
 
 import json
+import shlex
 from typing import Any
 
 from llmprof.renderers.ceilings_tables import cached_table, roof_table
@@ -97,7 +98,7 @@ def _context(report: Report) -> dict[str, Any]:
         "environment": environment_facts(report),
         "kernels": kernel_facts(report),
         "settings": settings_facts(report),
-        "command": one_line(" ".join(run.tool.argv)),
+        "command": one_line(shlex.join(run.tool.argv)),
         "data": _data(report),
     }
 

@@ -1,5 +1,6 @@
 """The report as Markdown, short enough for a pull request."""
 
+import shlex
 from collections.abc import Sequence
 
 from llmprof import units
@@ -52,7 +53,7 @@ def _section(report: Report) -> str:
     for table in report.ops:
         lines += details(f"Ops of {table.phase.value}", table_lines(ops_table(table)))
     run = report.run
-    command = code(" ".join(run.tool.argv))
+    command = code(shlex.join(run.tool.argv))
     lines += [f"Run {code(run.id)}, llmprof {code(run.tool.version)}: {command}", ""]
     return "\n".join(lines)
 

@@ -1,5 +1,7 @@
 """A plan as one self-contained page."""
 
+import shlex
+
 from llmprof import units
 from llmprof.renderers.document_page import Page, render_page
 from llmprof.renderers.inline_svg import inline_svg
@@ -97,7 +99,7 @@ def _assumed(plan: Plan) -> Table:
 
 
 def _settings(plan: Plan) -> Table:
-    command = ("command", one_line(" ".join(plan.tool.argv)))
+    command = ("command", one_line(shlex.join(plan.tool.argv)))
     origin = ("tensors read from", plan.origin)
     return Table(
         caption=f"Settings (llmprof {plan.tool.version})",
