@@ -96,7 +96,9 @@ def conditions(run: RunRecord) -> tuple[Condition, ...]:
 
 def _of_device(rounds: Sequence[Round], sensor: _Sensor) -> Condition:
     def read(one: Round) -> float | None:
-        value: float | None = one.telemetry and getattr(one.telemetry, sensor.field)
+        if one.telemetry is None:
+            return None
+        value: float | None = getattr(one.telemetry, sensor.field)
         return value
 
     reasons = {one.telemetry.missing.get(sensor.field, "") for one in rounds if one.telemetry}

@@ -9,7 +9,7 @@ from llmprof.renderers.gate_documents import gate_html
 from llmprof.renderers.html_page import render_html
 from llmprof.renderers.plan_page import plan_page
 from llmprof.renderers.sweep_page import sweep_page
-from llmprof.schema.sweep import CellStatus, Sweep
+from llmprof.schema.sweep import CellMetrics, CellStatus, Sweep
 from tests.predicted_runs import a_base_run
 from tests.sweeps import a_sweep, some_metrics
 from tests.unit.renderers import degenerate, richer_runs, timelines
@@ -20,7 +20,7 @@ BATCHES = (1, 4, 16)
 
 def failed_cells() -> Sweep:
     """A crash, a cell that ran out of memory, and one that was measured."""
-    outcomes = [
+    outcomes: list[CellMetrics | tuple[CellStatus, str]] = [
         some_metrics(batch=1),
         (CellStatus.FAILED, "<crash>"),
         (CellStatus.FAILED, "out of memory: needs 9 GiB, 4 GiB are free"),

@@ -1,6 +1,7 @@
 """Every code that the package can raise is explained, on the page where a reader points at it."""
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
 import llmprof
@@ -27,7 +28,7 @@ def raised_codes() -> set[str]:
     return codes
 
 
-def _codes(call: ast.Call, names: dict[str, object]) -> set[object]:
+def _codes(call: ast.Call, names: Mapping[str, object]) -> set[object]:
     (code,) = [keyword.value for keyword in call.keywords if keyword.arg == "code"]
     if isinstance(code, ast.IfExp):
         return {arm.value for arm in (code.body, code.orelse) if isinstance(arm, ast.Constant)}

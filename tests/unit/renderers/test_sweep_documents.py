@@ -122,10 +122,8 @@ def test_the_headline_says_what_a_switch_gives_where_all_else_is_equal() -> None
         for factor in (2, 1)
         for batch, step_s in ((1, 0.02), (4, 0.03))
     ]
-    axes = {"attention.kind": ("standard", "flash"), "workload.batch": (1, 4)}
-    assert "Attention flash gives 2.00 x the output tok/s of standard" in headline(
-        a_sweep(axes, outcomes)
-    )
+    sweep = a_sweep({"attention.kind": ("standard", "flash"), "workload.batch": (1, 4)}, outcomes)
+    assert "Attention flash gives 2.00 x the output tok/s of standard" in headline(sweep)
 
 
 def test_cells_whose_intervals_overlap_are_not_ranked() -> None:
