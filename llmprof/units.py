@@ -87,6 +87,11 @@ def count(value: float, digits: int = 3) -> str:
     return si(value, "", digits).strip()
 
 
+def number_of(number: int, noun: str) -> str:
+    """1 and "thread" -> "1 thread"; 2 -> "2 threads"; for nouns that take an s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def exact(value: float) -> str:
     """Every digit of a whole number: 134515008 -> "134,515,008"; a fraction keeps its own."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,}"

@@ -1,12 +1,14 @@
 """Render every page of a folder of reports again from its documents, and write their index.
 
-Each `NAME.run.json`, `NAME.sweep.json`, `NAME.compare.json` and `NAME.gate.json` becomes `NAME.html`;
+Each `NAME.run.json`, `NAME.sweep.json`, `NAME.compare.json`, `NAME.gate.json` and `NAME.plan.json`
+becomes `NAME.html`;
 a run that README shows a picture of becomes `NAME-roofline.png` too, where that file is there already.
 `questions.yaml` says what each of them answers.
 
     python scripts/render_reports.py [FOLDER]
 """
 
+import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -30,6 +32,7 @@ class Shown(NamedTuple):
     on: str
     command: str
     picture: bytes | None = None
+    how: str = "measured"
 
 
 def _run(path: Path, question: str) -> Shown:
@@ -44,7 +47,7 @@ def _run(path: Path, question: str) -> Shown:
         page=render_html(report, question=question),
         headline=report.headline,
         on=f"{environment.device_name}, torch {environment.versions.get('torch', 'not known')}",
-        command=" ".join(report.run.tool.argv),
+        command=shlex.join(report.run.tool.argv),
         picture=roofline_figure(report, "png"),
     )
 
@@ -59,7 +62,7 @@ def _sweep(path: Path, question: str) -> Shown:
         page=sweep_page(sweep, question=question),
         headline=headline(sweep),
         on=sweep.device_name,
-        command=" ".join(sweep.tool.argv),
+        command=shlex.join(sweep.tool.argv),
     )
 
 
@@ -86,7 +89,22 @@ def _gate(path: Path, question: str) -> Shown:
         page=gate_html(result, question=question),
         headline=f"{headline(result)}.",
         on=result.device,
-        command=" ".join(result.tool.argv),
+        command=shlex.join(result.tool.argv),
+    )
+
+
+def _plan(path: Path, question: str) -> Shown:
+    from llmprof.renderers.plan_page import plan_page
+    from llmprof.renderers.plan_words import headline, title
+    from llmprof.schema.plan import Plan
+
+    plan, _ = read_document(path, Plan)
+    return Shown(
+        page=plan_page(plan, question=question),
+        headline=headline(plan),
+        on=f"paper ({title(plan)})" if plan.verification is None else title(plan),
+        command=shlex.join(plan.tool.argv),
+        how="planned" if plan.verification is None else "planned and checked",
     )
 
 
@@ -95,6 +113,7 @@ KINDS: dict[str, Callable[[Path, str], Shown]] = {
     ".sweep.json": _sweep,
     ".compare.json": _comparison,
     ".gate.json": _gate,
+    ".plan.json": _plan,
 }
 
 
@@ -156,9 +175,10 @@ def _write(path: Path, data: bytes) -> Path:
 
 
 _TOP = (
-    "# Reports from real measurements",
+    "# Reports, each with the question that it answers",
     "",
-    "Every page is rendered from the document beside it, without a device, by `make reports`.",
+    "Every page is rendered from the document beside it, without a device, by `make reports`; plans say "
+    "what fits on paper, all others were measured.",
 )
 _END = ("",)
 
@@ -170,7 +190,7 @@ def _entry(name: str, path: Path, question: str, shown: Shown) -> list[str]:
         "",
         f"{escaped(shown.headline)}",
         "",
-        f"[{name}.html]({name}.html), from [{path.name}]({path.name}), measured on "
+        f"[{name}.html]({name}.html), from [{path.name}]({path.name}), {shown.how} on "
         f"{escaped(shown.on)} by {code(shown.command)}",
     ]
 

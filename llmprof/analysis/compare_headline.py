@@ -8,7 +8,14 @@ from llmprof.analysis.metrics import TPOT, TTFT
 from llmprof.schema.comparison import Basis, Change, MetricChange, PartChange
 from llmprof.schema.cost import Phase
 
-_FIRST = (TPOT, "decode.step_s.p50", TTFT, "prefill.step_s.p50", "mixed.step_s.p50")
+_NAMES = {
+    TPOT: "Time per output token",
+    "decode.step_s.p50": "A decode step",
+    TTFT: "Time to the first token",
+    "prefill.step_s.p50": "A prefill step",
+    "mixed.step_s.p50": "A mixed step",
+}
+_FIRST = tuple(_NAMES)
 
 
 def headline(metrics: Sequence[MetricChange], parts: Sequence[PartChange]) -> str:
@@ -27,7 +34,7 @@ def _amount(change: MetricChange) -> str:
     assert change.candidate is not None
     assert change.ratio is not None
     return (
-        f"{change.metric.name} goes from {units.seconds(change.baseline.point)} to "
+        f"{_NAMES.get(change.metric.name, change.metric.name)} goes from {units.seconds(change.baseline.point)} to "
         f"{units.seconds(change.candidate.point)} ({units.signed_percent(change.ratio.point - 1)})"
     )
 

@@ -1,6 +1,7 @@
 """The commands, and how they are read off the command line."""
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -58,6 +59,16 @@ for command in (
 app.add_typer(gate, name="gate")
 
 
+_EXAMPLES: Final = {
+    "--confirm": "--confirm weights.quantization=int8",
+    "--set": "--set weights.dtype=bf16",
+    "--grid": "--grid workload.batch=1,4,16",
+    "-o": "-o report.html",
+    "--output": "--output report.html",
+}
+"""Values of options that are often given without one."""
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"llmprof {__version__}")
@@ -100,12 +111,23 @@ def invoke(arguments: list[str]) -> int:
     except typer.Abort as abort:
         raise KeyboardInterrupt from abort
     except _USAGE_ERROR as error:
-        raise _usage_error(error) from error
+        raise _usage_error(error, arguments) from error
     return EXIT_FINE
 
 
-def _usage_error(error: Any) -> InputError:
+def _usage_error(error: Any, arguments: Sequence[str]) -> InputError:
     context: typer.Context | None = error.ctx
-    command = context.command_path if context is not None else "llmprof"
+    command = context.command_path if context is not None else _command_in(arguments)
     message = " ".join(error.format_message().split()).removesuffix(".")
-    return InputError(message, remedy=f"See '{command} --help'")
+    remedy = f"See '{command} --help'"
+    example = _EXAMPLES.get(getattr(error, "option_name", ""))
+    if example and message.endswith("requires an argument"):
+        remedy = f"For example {example}; see '{command} --help'"
+    return InputError(message, remedy=remedy)
+
+
+def _command_in(arguments: Sequence[str]) -> str:
+    """What was meant to run, where the error itself does not say."""
+    known = {command.name for command in typer.main.get_group(app).commands.values()}
+    named = [word for word in arguments[:1] if word in known]
+    return " ".join(["llmprof", *named])

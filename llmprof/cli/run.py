@@ -17,6 +17,7 @@ from llmprof.schema.settings import MAX_ROUNDS, MAX_SEQUENCES, MAX_TOKENS, Pass,
 from llmprof.store.settings_file import load_settings
 
 if TYPE_CHECKING:
+    from llmprof.schema.report import Report
     from llmprof.schema.run import RunRecord
 
 EXIT_INTERRUPTED = 130
@@ -133,7 +134,7 @@ def run(
     if record.status == "partial":
         raise typer.Exit(EXIT_INTERRUPTED)
     if target is not None:
-        _confirm(record, target, json=json, quiet=quiet)
+        _confirm(record, target, outputs, json=json, quiet=quiet)
 
 
 def _check_one_process(config: RunConfig) -> None:
@@ -145,20 +146,31 @@ def _check_one_process(config: RunConfig) -> None:
         )
 
 
-def _confirm(record: "RunRecord", target: RunConfig, *, json: bool, quiet: bool) -> None:
+def _confirm(
+    record: "RunRecord", target: RunConfig, outputs: Sequence[Path], *, json: bool, quiet: bool
+) -> None:
+    """Measure the pairs; the base run's file and outputs get the outcome beside its prediction."""
     from llmprof.experiments.confirm import compare_switch
     from llmprof.renderers.comparison_text import render_comparison
+    from llmprof.store.runs import save_run
 
     with streams.progress_on_stderr(quiet=quiet) as progress:
         document = compare_switch(
             record, target, argv=("llmprof", *sys.argv[1:]), progress=progress
         )
+    outcome = document.live.confirmation if document.live else None
+    if outcome is not None:
+        confirmed = record.model_copy(update={"confirmations": (*record.confirmations, outcome)})
+        save_run(confirmed)
+        _write_outputs(confirmed, outputs)
     if json:
         streams.print_json(document)
-    else:
-        console = streams.result_console()
-        console.print()
-        render_comparison(document, console)
+        return
+    console = streams.result_console()
+    console.print()
+    render_comparison(document, console)
+    for path in outputs:
+        console.print(f"report    {path}", soft_wrap=True)
 
 
 def _follow(config: RunConfig) -> None:
@@ -166,6 +178,17 @@ def _follow(config: RunConfig) -> None:
     from llmprof.placement import follow
 
     follow(config, argv=("llmprof", *sys.argv[1:]))
+
+
+def _write_outputs(record: "RunRecord", outputs: Sequence[Path]) -> "Report":
+    from llmprof.analysis.report import build_report
+    from llmprof.renderers.base import render, suffix_of
+    from llmprof.store.outputs import write_atomic
+
+    report = build_report(record)
+    for path in outputs:
+        write_atomic(path, render(report, suffix_of(path.name)))
+    return report
 
 
 def _measured(
@@ -203,15 +226,10 @@ def _tell(
     silent: bool,
 ) -> None:
     """`silent`: another document takes stdout."""
-    from llmprof.analysis.report import build_report
-    from llmprof.renderers.base import render, suffix_of
     from llmprof.renderers.ops_text import render_ops
     from llmprof.renderers.run_text import render_run
-    from llmprof.store.outputs import write_atomic
 
-    report = build_report(record)
-    for path in outputs:
-        write_atomic(path, render(report, suffix_of(path.name)))
+    report = _write_outputs(record, outputs)
     if silent:
         return
     if json:

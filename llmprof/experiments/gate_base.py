@@ -22,12 +22,9 @@ def settings_at_ref(path: Path, ref: str, sets: Sequence[str]) -> RunConfig:
     if shown.returncode:
         known = _git(path, ref, "rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}")
         lines = shown.stderr.decode("utf-8", "replace").strip().splitlines() or ["git failed"]
-        raise InputError(
-            f"cannot read {path} at {ref}: {lines[-1].removeprefix('fatal: ')}",
-            remedy="In CI, fetch the base first: git fetch --depth 1 origin main"
-            if known.returncode
-            else "That commit has no such file: name one that has it, or give --base CONFIG",
-        )
+        why = lines[-1].removeprefix("fatal: ")
+        remedy = _remedy(why, ref_is_known=not known.returncode)
+        raise InputError(f"cannot read {path} at {ref}: {why}", remedy=remedy)
     try:
         text = shown.stdout.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -50,3 +47,15 @@ def _git(path: Path, ref: str, *words: str) -> subprocess.CompletedProcess[bytes
         )
     except OSError as error:
         raise InputError(f"cannot read {path} at {ref}: git does not run here") from error
+
+
+def _remedy(why: str, *, ref_is_known: bool) -> str:
+    """What to do about what git said."""
+    if "not a git repository" in why:
+        return (
+            "Name a settings file inside a git checkout, or give --base CONFIG with the baseline's "
+            "settings"
+        )
+    if ref_is_known:
+        return "That commit has no such file: name one that has it, or give --base CONFIG"
+    return "In CI, fetch the base first: git fetch --depth 1 origin main"

@@ -10,6 +10,7 @@ from rich.text import Text
 from llmprof import units
 from llmprof.renderers.ceilings_parts import PartTable, part_tables
 from llmprof.renderers.datasheet_text import datasheet_sentence
+from llmprof.renderers.fitted_table import TextTable, fitted
 from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling
 from llmprof.schema.environment import Environment
 
@@ -23,9 +24,7 @@ def render_ceilings(
     if "base" in parts:
         _print_base(ceilings, console)
     for table in part_tables(ceilings, parts, now):
-        console.print()
-        console.print(Text(table.caption))
-        console.print(_as_rich(table))
+        _print_part(table, console)
     if ceilings.datasheet:
         sentence = datasheet_sentence(ceilings.datasheet)
         console.print(Text(f"datasheet (stated, not measured): {sentence}"))
@@ -36,27 +35,37 @@ def render_ceilings(
 
 def _print_base(ceilings: Ceilings, console: Console) -> None:
     console.print()
-    console.print(_bandwidth_table(ceilings))
+    _print_table(_bandwidth_table(ceilings), console)
     console.print()
-    console.print(_compute_table(ceilings))
+    _print_table(_compute_table(ceilings), console)
     console.print()
     console.print(Text(_fixed_cost(ceilings)))
 
 
-def _as_rich(table: PartTable) -> Table:
-    """The last column is text and may wrap."""
-    last = len(table.columns) - 1
-    rich = Table(box=None, pad_edge=False)
-    for index, column in enumerate(table.columns):
-        is_number = table.first_number <= index < last
-        rich.add_column(column, justify="right" if is_number else "left", no_wrap=index < last)
-    for row in table.rows:
+def _print_part(table: PartTable, console: Console) -> None:
+    console.print()
+    whole = TextTable(table.columns, table.rows, table.first_number)
+    _print_table(whole, console, caption=table.caption)
+
+
+def _print_table(whole: TextTable, console: Console, *, caption: str = "") -> None:
+    """No cell is broken: what does not fit beside the numbers stands above or below them."""
+    shown = fitted(whole, console.width)
+    if said := "; ".join(filter(None, [caption, *shown.above])):
+        console.print(Text(said))
+    rich = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for index, column in enumerate(shown.columns):
+        is_text = index < shown.first_number or column == whole.columns[-1]
+        rich.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    for row in shown.rows:
         rich.add_row(*map(Text, row))
-    return rich
+    console.print(rich)
+    if shown.below:
+        console.print(Text(shown.below, "dim"))
 
 
 def _machine(environment: Environment) -> str:
-    threads = "1 thread" if environment.threads == 1 else f"{environment.threads} threads"
+    threads = units.number_of(environment.threads, "thread")
     torch = environment.versions.get("torch", "unknown")
     return f"{environment.device}: {environment.device_name}, {threads}, torch {torch}"
 
@@ -66,11 +75,9 @@ def _age(ceilings: Ceilings, now: datetime) -> str:
     return f"measured {ceilings.measured_at:%Y-%m-%d %H:%M} UTC, {age} ago"
 
 
-def _bandwidth_table(ceilings: Ceilings) -> Table:
-    table = _table("op", "level", "buffer", *_figures(ceilings))
-    for ceiling in ceilings.bandwidth:
-        table.add_row(*(Text(cell) for cell in _bandwidth_cells(ceiling)))
-    return table
+def _bandwidth_table(ceilings: Ceilings) -> TextTable:
+    columns = ("op", "level", "buffer", *_figures(ceilings))
+    return TextTable(columns, tuple(map(_bandwidth_cells, ceilings.bandwidth)), first_number=2)
 
 
 def _bandwidth_cells(ceiling: BandwidthCeiling) -> tuple[str, ...]:
@@ -85,17 +92,14 @@ def _bandwidth_cells(ceiling: BandwidthCeiling) -> tuple[str, ...]:
     )
 
 
-def _compute_table(ceilings: Ceilings) -> Table:
-    table = _table("matmul", "", "m x n x k", *_figures(ceilings))
-    for ceiling in ceilings.compute:
-        table.add_row(*(Text(cell) for cell in _compute_cells(ceiling)))
-    return table
+def _compute_table(ceilings: Ceilings) -> TextTable:
+    columns = ("matmul", "m x n x k", *_figures(ceilings))
+    return TextTable(columns, tuple(map(_compute_cells, ceilings.compute)), first_number=1)
 
 
 def _compute_cells(ceiling: ComputeCeiling) -> tuple[str, ...]:
     return (
         ceiling.dtype,
-        "",
         f"{ceiling.m} x {ceiling.n} x {ceiling.k}",
         units.flops_per_s(ceiling.flops_per_s),
         units.flops_per_s(ceiling.median_flops_per_s),
@@ -108,14 +112,6 @@ def _figures(ceilings: Ceilings) -> tuple[str, ...]:
     """A CPU's ceiling is the best of its repeats, a GPU's their median."""
     ceiling = "best" if ceilings.environment.device == "cpu" else "ceiling"
     return ceiling, "median", "spread", "kernel"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for index, column in enumerate(columns):
-        is_number = 2 <= index <= 5
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=index < 6)
-    return table
 
 
 def _fixed_cost(ceilings: Ceilings) -> str:

@@ -13,7 +13,7 @@ from llmprof.renderers.comparison_tables import (
     settings_table,
     stamps,
 )
-from llmprof.renderers.confirmation_tables import (
+from llmprof.renderers.live_tables import (
     arrangement_text,
     forecast_table,
     prediction_text,

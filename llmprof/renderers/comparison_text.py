@@ -14,7 +14,7 @@ from llmprof.renderers.comparison_tables import (
     short_metrics_table,
     stamps,
 )
-from llmprof.renderers.confirmation_tables import arrangement_text, prediction_text
+from llmprof.renderers.live_tables import arrangement_text, prediction_text
 from llmprof.renderers.tables import Table
 from llmprof.renderers.text_layout import wrap_all
 from llmprof.renderers.wording import is_whole_phase, one_line
@@ -52,7 +52,8 @@ def _header(comparison: Comparison) -> Iterator[Text]:
 
 
 def _side(side: ComparedSide) -> Text:
-    launches = "" if len(side.run_ids) == 1 else f" and {len(side.run_ids) - 1} more launches"
+    others = len(side.run_ids) - 1
+    launches = f" and {others} more {'launch' if others == 1 else 'launches'}" if others else ""
     weights = f"{one_line(side.weights)} {units.byte_count(side.weight_bytes)}"
     return Text(f"{side.label:<10} {one_line(side.run_ids[0])}{launches} · weights {weights}")
 

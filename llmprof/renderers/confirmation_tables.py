@@ -1,94 +1,131 @@
-"""What was predicted beside what was measured, as cells: the terminal, the page and Markdown share them."""
+"""What was predicted before a switch was flipped, beside what was measured after: sentences and tables."""
+
+from typing import Final
 
 from llmprof import units
-from llmprof.renderers.metric_format import NOTHING
+from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.tables import Table
-from llmprof.renderers.wording import group_name
-from llmprof.schema.comparison import Arrangement, LiveComparison
-from llmprof.schema.confirmation import OutputComparison, PhaseConfirmation
+from llmprof.renderers.wording import group_name, one_line
+from llmprof.schema.confirmation import (
+    Confirmation,
+    GroupResidual,
+    OutputComparison,
+    PhaseConfirmation,
+)
 
-_ARRANGEMENTS = {
-    Arrangement.ONE_PROCESS: "A B B A in one process",
-    Arrangement.OWN_PROCESSES: "A B B A, each turn loaded in a process of its own (memory does not "
-    "hold both)",
-}
-
-
-def arrangement_text(live: LiveComparison) -> str:
-    """How, and over how many pairs, the arms took turns."""
-    pairs = f"{live.num_pairs} pairs"
-    if live.num_disturbed:
-        left_out = live.num_used < live.num_pairs
-        fate = "left out" if left_out else "used all the same, since too few others remain"
-        pairs += f", {live.num_disturbed} of them disturbed and {fate}"
-    return f"measured in turns, {_ARRANGEMENTS[live.arrangement]}: {pairs}"
+_TICK_S: Final = 1e-9
+"""No clock that times a step tells less."""
 
 
-def written_outputs_text(outputs: OutputComparison) -> str:
-    """Whether both arms wrote the same tokens, and where they part."""
+def changes_words(confirmation: Confirmation) -> str:
+    """What was flipped: weights.quantization none → int4."""
+    changes = (
+        f"{one.key} {_value(one.base)} → {_value(one.target)}"
+        for one in confirmation.prediction.changes
+    )
+    return one_line(", ".join(changes))
+
+
+def _value(value: str) -> str:
+    """A change holds its values as text; no value is Python's word there."""
+    return "not set" if value == "None" else value
+
+
+def when_words(confirmation: Confirmation) -> str:
+    """In which order things happened: a prediction that comes after is none."""
+    return (
+        f"predicted at {confirmation.predicted_at:%H:%M:%S} UTC (tier "
+        f"{confirmation.prediction.tier.value}), measured after that in "
+        f"{units.number_of(confirmation.pairs, 'pair')}, A B B A in one process"
+    )
+
+
+def cover_words(phase: PhaseConfirmation) -> str:
+    verdict = "inside the interval" if phase.inside else "OUTSIDE the interval"
+    return f"{verdict}, {units.percent(phase.error)} off"
+
+
+def outcome_words(confirmation: Confirmation) -> tuple[tuple[str, str], ...]:
+    """For the first screen: the switch, and per phase what was predicted and what came."""
+    return tuple(
+        (
+            changes_words(confirmation),
+            f"{phase.phase.value}: predicted {units.ratio(phase.predicted_speedup)}, measured "
+            f"{point_and_interval(phase.speedup, units.ratio)}: {cover_words(phase)}",
+        )
+        for phase in confirmation.phases
+    )
+
+
+def outputs_words(outputs: OutputComparison) -> str:
     if outputs.same is None:
-        return f"tokens not compared: {outputs.reason or 'no reason given'}"
+        return f"output tokens not compared: {one_line(outputs.reason or 'no reason given')}"
     if outputs.same:
-        return f"both gave the same {outputs.tokens} tokens"
-    share = units.percent(outputs.equal_tokens / outputs.tokens)
+        return f"output tokens: all {outputs.tokens} are the same"
     return (
-        f"the tokens differ from output token {outputs.first_difference} on; {outputs.equal_tokens} of "
-        f"{outputs.tokens} agree ({share})"
+        f"output tokens: {outputs.equal_tokens} of {outputs.tokens} are the same "
+        f"({units.percent(outputs.equal_tokens / outputs.tokens)}); after the first other token a "
+        "sequence goes its own way"
     )
 
 
-def prediction_text(live: LiveComparison) -> str:
-    """What the prediction rests on, or why there is none."""
-    if live.confirmation is None:
-        return f"not predicted: {live.not_predicted or 'no reason given'}"
-    made = live.confirmation
-    return (
-        f"predicted at {made.predicted_at:%H:%M:%S} UTC from a run of the baseline (tier "
-        f"{made.prediction.tier.value}), measured after that"
+def confirmation_tables(confirmation: Confirmation) -> tuple[Table, ...]:
+    """Speedups per phase, then per phase where the step differs from its prediction."""
+    residuals = (
+        _residuals_table(phase, changes_words(confirmation)) for phase in confirmation.phases
     )
+    return (_phases_table(confirmation), *residuals)
 
 
-def forecast_table(live: LiveComparison) -> Table:
-    """One row per phase: by how much faster the candidate was to be, and was."""
-    phases = live.confirmation.phases if live.confirmation else ()
+def _phases_table(confirmation: Confirmation) -> Table:
     return Table(
-        caption="Base time over candidate time, as predicted and as measured",
-        columns=("phase", "predicted", "measured", "prediction off by", "in its interval"),
-        rows=tuple(_forecast_row(one) for one in phases),
-        prose=frozenset({4}),
-    )
-
-
-def _forecast_row(one: PhaseConfirmation) -> tuple[str, ...]:
-    return (
-        one.phase.value,
-        f"{units.ratio(one.predicted_speedup)} [{units.significant(one.predicted_low)}, "
-        f"{units.significant(one.predicted_high)}]",
-        f"{units.ratio(one.speedup.point)} [{units.significant(one.speedup.low)}, "
-        f"{units.significant(one.speedup.high)}]",
-        units.signed_percent(one.error),
-        "inside" if one.inside else "OUTSIDE",
-    )
-
-
-def residual_tables(live: LiveComparison) -> tuple[Table, ...]:
-    """Per phase, the groups by how far the prediction missed them."""
-    phases = live.confirmation.phases if live.confirmation else ()
-    return tuple(_residual_table(one) for one in phases if one.residuals)
-
-
-def _residual_table(one: PhaseConfirmation) -> Table:
-    return Table(
-        caption=f"{one.phase.value}: where prediction and measurement part, by op group",
-        columns=("op group", "baseline", "predicted", "measured", "measured − predicted"),
+        caption=f"{changes_words(confirmation)}: base step over target step, pair by pair",
+        columns=(
+            "phase",
+            "bytes before / after",
+            "predicted",
+            "90 % interval",
+            "measured",
+            "interval",
+            "outcome",
+        ),
         rows=tuple(
             (
-                "between the groups" if part.group is None else group_name(part.group),
-                NOTHING if part.base_s is None else units.seconds(part.base_s),
-                units.seconds(part.predicted_s),
-                units.seconds(part.measured_s),
-                units.signed_seconds(part.residual_s),
+                phase.phase.value,
+                units.ratio(phase.byte_ratio),
+                units.ratio(phase.predicted_speedup),
+                f"[{units.significant(phase.predicted_low)}, "
+                f"{units.significant(phase.predicted_high)}]",
+                units.ratio(phase.speedup.point),
+                f"[{units.significant(phase.speedup.low)}, {units.significant(phase.speedup.high)}]",
+                cover_words(phase),
             )
-            for part in one.residuals
+            for phase in confirmation.phases
         ),
+        prose=frozenset({6}),
     )
+
+
+def _residuals_table(phase: PhaseConfirmation, changes: str) -> Table:
+    return Table(
+        caption=(
+            f"{phase.phase.value} step after {changes}: where it differs from its prediction, the "
+            "prediction scaled to the speed that the machine had during the pairs"
+        ),
+        columns=("op group", "before", "predicted", "measured", "measured - predicted"),
+        rows=tuple(map(_residual_row, phase.residuals)),
+    )
+
+
+def _residual_row(part: GroupResidual) -> tuple[str, ...]:
+    return (
+        residual_name(part),
+        "-" if part.base_s is None else units.seconds(part.base_s),
+        units.seconds(part.predicted_s),
+        units.seconds(part.measured_s),
+        units.signed_seconds(part.residual_s if abs(part.residual_s) >= _TICK_S else 0.0),
+    )
+
+
+def residual_name(part: GroupResidual) -> str:
+    return "between the groups" if part.group is None else group_name(part.group)

@@ -36,7 +36,7 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def _machine(environment: Environment) -> str:
-    threads = "1 thread" if environment.threads == 1 else f"{environment.threads} threads"
+    threads = units.number_of(environment.threads, "thread")
     return (
         f"{environment.device}: {environment.device_name}, {threads}, "
         f"{units.byte_count(environment.memory_bytes)} of host memory, {environment.python}, "

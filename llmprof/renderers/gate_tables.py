@@ -82,7 +82,7 @@ def verdict_word(one: Judgement) -> str:
 def reason_text(one: Judgement) -> str:
     if one.pairs_needed is None:
         return one.reason
-    return f"{one.reason}; about {one.pairs_needed} pairs would show a change of the tolerance"
+    return f"{one.reason}; about {units.number_of(one.pairs_needed, 'pair')} would show a change of the tolerance"
 
 
 def sentence(one: Judgement) -> str:
@@ -106,8 +106,11 @@ def effort(result: GateResult) -> str:
     spoiled = sum(pair.rejected is not None for pair in result.pairs)
     words = []
     if result.pairs:
-        words.append(f"{len(result.pairs) - spoiled} pairs")
+        words.append(units.number_of(len(result.pairs) - spoiled, "pair"))
     if spoiled:
         words.append(f"{spoiled} more spoiled by the machine")
-    words += [f"{result.num_launches} launches", units.seconds(result.elapsed_s)]
+    words += [
+        "1 launch" if result.num_launches == 1 else f"{result.num_launches} launches",
+        units.seconds(result.elapsed_s),
+    ]
     return ", ".join(words)

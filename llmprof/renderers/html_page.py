@@ -1,14 +1,22 @@
 """The judged run as one self-contained page: no network, complete without JavaScript."""
 
 import json
+import shlex
 from typing import Any
 
 from llmprof.renderers.ceilings_tables import cached_table, roof_table
+from llmprof.renderers.confirmation_tables import (
+    confirmation_tables,
+    outcome_words,
+    outputs_words,
+    when_words,
+)
 from llmprof.renderers.levers_text import lever_sentences, lever_tables
 from llmprof.renderers.ops_tables import ops_table
 from llmprof.renderers.page_figures import (
     cache,
     ledger,
+    machine,
     requests,
     response,
     roofline,
@@ -28,6 +36,7 @@ from llmprof.renderers.tables import (
 from llmprof.renderers.timeline_tables import serving_table
 from llmprof.renderers.what_ran import Fact, facts, own_cost_share
 from llmprof.renderers.wording import model_name, one_line, stamps
+from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.report import Report
 
 _RAW: dict[str, Any] = {
@@ -71,6 +80,7 @@ def _context(report: Report) -> dict[str, Any]:
         "roofline": roofline(report),
         "ledger": ledger(report),
         "rounds": rounds(report),
+        "conditions": machine(report),
         "best_levers": lever_sentences(report.levers),
         "latencies": with_rows(serving_table(report.serving)),
         "requests": requests(report),
@@ -81,13 +91,24 @@ def _context(report: Report) -> dict[str, Any]:
         "ops": tuple(map(ops_table, report.ops)),
         "phases": phases_table(report),
         "levers": lever_tables(report.levers),
+        "outcomes": tuple(words for one in run.confirmations for words in outcome_words(one)),
+        "confirmed": tuple(map(_confirmed, run.confirmations)),
         "judged": with_rows(sensitivities_table(report.ledgers), evidence_table(report)),
         "ceilings": with_rows(roof_table(report), cached_table(report)),
         "environment": environment_facts(report),
         "kernels": kernel_facts(report),
         "settings": settings_facts(report),
-        "command": one_line(" ".join(run.tool.argv)),
+        "command": one_line(shlex.join(run.tool.argv)),
         "data": _data(report),
+    }
+
+
+def _confirmed(confirmation: Confirmation) -> dict[str, Any]:
+    return {
+        "when": when_words(confirmation),
+        "outputs": outputs_words(confirmation.outputs),
+        "tables": with_rows(*confirmation_tables(confirmation)),
+        "caveats": confirmation.caveats,
     }
 
 

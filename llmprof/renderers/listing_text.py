@@ -14,6 +14,9 @@ from llmprof.schema.listing import Listing, RunSummary
 
 _SHORT: Final = re.compile(r"[0-9a-f]{8}$")
 _NOTHING: Final = "-"
+_DEVICE: Final = 3
+_ROOM_FOR_DEVICE: Final = 72
+"""A narrower terminal shows the model's name instead."""
 
 
 def render_listing(listing: Listing, console: Console, *, now: datetime) -> None:
@@ -25,14 +28,17 @@ def render_listing(listing: Listing, console: Console, *, now: datetime) -> None
     table.add_column("run", no_wrap=True)
     table.add_column("age", justify="right", no_wrap=True)
     table.add_column("model")  # the one that gives way where the terminal is narrow
-    table.add_column("device", no_wrap=True)
+    if console.width >= _ROOM_FOR_DEVICE:
+        table.add_column("device", no_wrap=True)
     table.add_column("b x prompt", justify="right", no_wrap=True)
     table.add_column("decode", justify="right", no_wrap=True)
     flawed = any(summary.status != "complete" for summary in listing.runs)
     if flawed:
         table.add_column("status", no_wrap=True)
     for summary in listing.runs:
-        cells = (*_cells(summary, now), *([summary.status] if flawed else []))
+        cells = [*_cells(summary, now), *([summary.status] if flawed else [])]
+        if console.width < _ROOM_FOR_DEVICE:
+            del cells[_DEVICE]
         table.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in cells))
     console.print(table)
 

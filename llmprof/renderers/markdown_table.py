@@ -1,8 +1,14 @@
 """The report as Markdown, short enough for a pull request."""
 
+import shlex
 from collections.abc import Sequence
 
 from llmprof import units
+from llmprof.renderers.confirmation_tables import (
+    confirmation_tables,
+    outputs_words,
+    when_words,
+)
 from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.markdown import code, details, escaped, table_lines
 from llmprof.renderers.ops_tables import ops_table
@@ -18,6 +24,7 @@ from llmprof.renderers.wording import (
     unsaid_reasons,
     verdict_words,
 )
+from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.measurement import Caveat, PhaseMeasurement
 from llmprof.schema.report import Report
 from llmprof.schema.verdict import Verdict
@@ -38,15 +45,28 @@ def _section(report: Report) -> str:
     lines += details(
         "What ran on what", [f"- {f.label}: {escaped(f.value)}" for f in facts(report)]
     )
+    for confirmation in report.run.confirmations:
+        lines += _confirmation(confirmation)
     for ledger in report.ledgers:
         lines += details(f"Ledger of {ledger.phase.value}", table_lines(parts_table(ledger)))
         lines += details(f"Op groups of {ledger.phase.value}", table_lines(groups_table(ledger)))
     for table in report.ops:
         lines += details(f"Ops of {table.phase.value}", table_lines(ops_table(table)))
     run = report.run
-    command = code(" ".join(run.tool.argv))
+    command = code(shlex.join(run.tool.argv))
     lines += [f"Run {code(run.id)}, llmprof {code(run.tool.version)}: {command}", ""]
     return "\n".join(lines)
+
+
+def _confirmation(confirmation: Confirmation) -> list[str]:
+    """The outcome in the open, where the difference lies folded."""
+    speedups, *residuals = confirmation_tables(confirmation)
+    lines = [f"**Predicted, then measured.** {escaped(speedups.caption)}", ""]
+    lines += [*table_lines(speedups), ""]
+    lines += [escaped(f"{when_words(confirmation)}; {outputs_words(confirmation.outputs)}."), ""]
+    for table in residuals:
+        lines += details(escaped(table.caption), table_lines(table))
+    return lines
 
 
 def _summary(report: Report) -> Table:

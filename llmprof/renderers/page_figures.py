@@ -5,6 +5,8 @@ from typing import NamedTuple
 from llmprof import units
 from llmprof.renderers.cache_figure import cache_figure, over_time
 from llmprof.renderers.ceilings_tables import rounds_table
+from llmprof.renderers.conditions import conditions, conditions_table
+from llmprof.renderers.conditions_figure import conditions_figure, drawn_panels
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.ledger_figure import ledger_figure
 from llmprof.renderers.requests_figure import (
@@ -116,6 +118,26 @@ def rounds(report: Report) -> Figure:
     )
     caption = "Whether the machine stood still: a step that moves with its ceiling is the machine's doing."
     return Figure(svg, caption, with_rows(rounds_table(report)))
+
+
+def machine(report: Report) -> Figure:
+    """Without a drawing where no counter could be read: the table says why."""
+    found = conditions(report.run)
+    svg = (
+        inline_svg(
+            conditions_figure(found, "svg"),
+            name="machine",
+            title="Clock, power and activity of the machine over the clean rounds",
+            description=_IN_THE_TABLE,
+        )
+        if drawn_panels(found)
+        else ""
+    )
+    caption = (
+        "What the machine did while the steps were timed. A step that slows down with the clock, or "
+        "when others want its cores, is no property of the model. From zero: calm looks calm."
+    )
+    return Figure(svg, caption, (conditions_table(report.run),))
 
 
 def response(report: Report) -> Figure | None:

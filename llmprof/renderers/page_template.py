@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from llmprof.renderers.caveat_meanings import meaning_of
 from llmprof.renderers.glossary import GLOSSARY, glossed
 
 if TYPE_CHECKING:
@@ -20,5 +21,6 @@ def page_template(name: str) -> "Template":
         lstrip_blocks=True,
     )
     environment.filters["glossed"] = glossed
+    environment.filters["caveat_meaning"] = meaning_of
     environment.globals["glossary"] = GLOSSARY
     return environment.get_template(name)

@@ -126,7 +126,7 @@ def _basis(phase: PhaseMeasurement, verdict: Verdict | None) -> str:
     rejected = f", {phase.num_rejected_rounds} rejected" if phase.num_rejected_rounds else ""
     context = f", {phase.context_tokens:,} tokens of context per sequence"
     return (
-        f"measured: {phase.num_steps:,} steps in {phase.num_rounds} rounds{rejected}{context}; "
+        f"measured: {units.number_of(phase.num_steps, 'step')} in {units.number_of(phase.num_rounds, 'round')}{rejected}{context}; "
         f"{shared_confidence(stated)}"
     )
 

@@ -1,5 +1,7 @@
 """A plan as one self-contained page."""
 
+import shlex
+
 from llmprof import units
 from llmprof.renderers.document_page import Page, render_page
 from llmprof.renderers.inline_svg import inline_svg
@@ -21,8 +23,8 @@ from llmprof.renderers.wording import one_line
 from llmprof.schema.plan import Plan
 
 
-def plan_page(plan: Plan) -> bytes:
-    """UTF-8; equal for equal plans."""
+def plan_page(plan: Plan, *, question: str = "") -> bytes:
+    """UTF-8; equal for equal plans. `question` is what the plan was made to answer."""
     sentences = (
         headline(plan),
         *(asked_line(plan, point) for point in plan.asked),
@@ -41,6 +43,7 @@ def plan_page(plan: Plan) -> bytes:
             figures=(_figure(plan),),
             sections=_sections(plan),
             caveats=plan.caveats,
+            question=question,
         )
     )
 
@@ -96,7 +99,7 @@ def _assumed(plan: Plan) -> Table:
 
 
 def _settings(plan: Plan) -> Table:
-    command = ("command", one_line(" ".join(plan.tool.argv)))
+    command = ("command", one_line(shlex.join(plan.tool.argv)))
     origin = ("tensors read from", plan.origin)
     return Table(
         caption=f"Settings (llmprof {plan.tool.version})",

@@ -1,6 +1,8 @@
 """A plan in the terminal: the sum, the tables, the assumptions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -14,14 +16,20 @@ from llmprof.renderers.verification_words import verification_lines
 from llmprof.renderers.wording import one_line
 from llmprof.schema.plan import Plan
 
+_SPARED: Final = ("each", "cache", "weights", "limit", "bound")
+"""Columns that a narrow terminal does without, in this order."""
+
 
 def print_plan(plan: Plan, console: Console, *, written: Sequence[str] = ()) -> None:
-    """Nothing is wider than the console, but for tables that cannot be made narrower."""
+    """Nothing is wider than the console, but for tables that cannot be made narrower.
+
+    A narrow terminal does without columns that follow from others; JSON and files have them.
+    """
     _print(_facts(plan), console)
     for table in tables(plan):
         console.print()
         _print([Text(table.caption, "bold")], console)
-        for line in _lines(table):
+        for line in _fitting_lines(table, console.width):
             console.print(line, soft_wrap=True)  # a narrow terminal breaks lines, and loses none
     console.print()
     _print(_notes(plan, written), console)
@@ -54,6 +62,27 @@ def _facts(plan: Plan) -> list[Text]:
 
 def _fact(name: str, fact: str) -> Text:
     return Text.assemble((f"{name:14}", "bold"), fact)
+
+
+def _fitting_lines(table: Table, width: int) -> list[Text]:
+    """Without as many of the spared columns as it takes, in their order."""
+    lines = _lines(table)
+    for name in _SPARED:
+        if max(line.cell_len for line in lines) <= width:
+            break
+        table = _without(table, name)
+        lines = _lines(table)
+    return lines
+
+
+def _without(table: Table, name: str) -> Table:
+    kept = [index for index, column in enumerate(table.columns) if column != name]
+    return replace(
+        table,
+        columns=tuple(table.columns[index] for index in kept),
+        rows=tuple(tuple(row[index] for index in kept) for row in table.rows),
+        prose=frozenset(new for new, old in enumerate(kept) if old in table.prose),
+    )
 
 
 def _lines(table: Table) -> list[Text]:

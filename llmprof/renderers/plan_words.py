@@ -22,9 +22,18 @@ def headline(plan: Plan) -> str:
         return f"{text}{_speed_of(plan)}."
     room = plan.memory.kv_room_bytes
     if room < 0:
-        return f"It does not fit: weights and activations take {units.byte_count(-room)} too much."
+        over = units.byte_count(-room)
+        return f"It does not fit: weights and activations take {over} too much.{_would_fit(plan)}"
     each = units.byte_count(base.sequence_bytes or 0)
-    return f"Not one sequence of {tokens} tokens fits: it takes {each}, and {units.byte_count(room)} is left."
+    return f"Not one sequence of {tokens} tokens fits: it takes {each}, and {units.byte_count(room)} is left.{_would_fit(plan)}"
+
+
+def _would_fit(plan: Plan) -> str:
+    """The first change of the plan's list with which a sequence fits; empty where none does."""
+    for effect in plan.effects[1:]:
+        if effect.sequences:
+            return f" With {effect.change} {_sequences(effect.sequences)} would fit."
+    return ""
 
 
 def _speed_of(plan: Plan) -> str:

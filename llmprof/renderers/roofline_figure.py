@@ -249,6 +249,6 @@ def _provenance(report: Report) -> str:
     environment = report.run.environment
     return (
         f"{model_name(report)}, {one_line(environment.device_name)}, "
-        f"{report.run.engine.threads} threads. Ceilings: medians of the live readings, with their "
+        f"{units.number_of(report.run.engine.threads, 'thread')}. Ceilings: medians of the live readings, with their "
         f"interval as a band.\n{HOW_TO_READ}"
     )

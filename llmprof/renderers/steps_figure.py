@@ -43,7 +43,9 @@ def _draw(axes: "Axes", times: StepTimes) -> None:
     room = max(high - low, 0.1 * high)
     axes.set_xlim(low - 0.1 * room, low + 1.1 * room)
     axes.set_ylim(0, 1.04)
-    axes.set_title(f"{times.phase.value}: {times.num_steps:,} steps", size=8.5, loc="left")
+    axes.set_title(
+        f"{times.phase.value}: {units.number_of(times.num_steps, 'step')}", size=8.5, loc="left"
+    )
     axes.xaxis.set_major_formatter(lambda value, _: units.seconds(value))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.tick_params(labelsize=7.5, length=3)

@@ -1,5 +1,8 @@
 """A sweep as one self-contained page: figures over the grid, then the same in tables."""
 
+import shlex
+
+from llmprof.renderers.caveat_meanings import MEANINGS
 from llmprof.renderers.document_page import Page, render_page
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.provenance import dotted_settings
@@ -109,7 +112,7 @@ def _sections(sweep: Sweep) -> tuple[tuple[str, tuple[Table, ...]], ...]:
 
 def _settings_table(sweep: Sweep) -> Table:
     swept = {axis.key for axis in sweep.axes}
-    command = ("command", one_line(" ".join(sweep.tool.argv)))
+    command = ("command", one_line(shlex.join(sweep.tool.argv)))
     settings = (pair for pair in dotted_settings(sweep.base) if pair[0] not in swept)
     return Table(
         caption=f"What the cells have in common (llmprof {sweep.tool.version})",
@@ -133,5 +136,10 @@ def _runs_table(sweep: Sweep) -> Table:
 
 
 def _caveat(line: str) -> Caveat:
+    """The cells' own words are in their run files: here stands what the code means."""
     code, _, where = line.partition(" ")
-    return Caveat(code=code, message=where.strip("()"))
+    known = MEANINGS.get(code)
+    told = where.strip("()")
+    if known is None:
+        return Caveat(code=code, message=told)
+    return Caveat(code=code, message=f"{told}. {known.meaning}", remedy=known.action)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
+from llmprof import units
 from llmprof.renderers.sweep_columns import (
     DECODE_ROOF,
     DECODE_STEP,
@@ -58,7 +59,7 @@ def print_sweep(sweep: Sweep, console: Console, *, written: Sequence[str] = ()) 
     title = Text.assemble(
         (one_line(sweep.model_name), "bold"),
         f"  on {one_line(sweep.device_name)} ({sweep.device})  ",
-        (f"{len(sweep.cells)} cells", "bold"),
+        (units.number_of(len(sweep.cells), "cell"), "bold"),
     )
     for line in wrap_all(
         [title, *(Text(stamp, "bold yellow") for stamp in sweep_stamps(sweep))], width

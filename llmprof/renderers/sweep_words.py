@@ -1,6 +1,6 @@
 """Axes, values and outcomes of a sweep in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from llmprof import units
@@ -91,7 +91,7 @@ def limits_text(limits: SweepSettings) -> str:
 
 
 def headline(sweep: Sweep) -> str:
-    """Most and least output over the grid."""
+    """The cell with most output beside the one with least; what a switch gives where all else is equal."""
     rated = [(rate, cell) for cell in sweep.cells if (rate := _rate(cell)) is not None]
     if not rated:
         return "No cell gives output tokens."
@@ -100,11 +100,51 @@ def headline(sweep: Sweep) -> str:
     most = f"{units.significant(best_rate.point)} output tok/s at {spelled(best.changes)}"
     if best is least:
         return f"{most}."
+    if best_rate.low <= least_rate.high:
+        low, high = units.significant(least_rate.point), units.significant(best_rate.point)
+        return f"No cell is shown to give more output than another: {low} to {high} tok/s, intervals overlap."
     ratio = units.ratio(best_rate.point / least_rate.point)
-    return (
+    told = (
         f"Most output: {most}, {ratio} the least "
         f"({units.significant(least_rate.point)} at {spelled(least.changes)})."
     )
+    return " ".join([told, *_switch_gains(sweep)])
+
+
+def _switch_gains(sweep: Sweep) -> Iterator[str]:
+    """Of a grid with sizes: what each word of a switch gives over the first, all else equal."""
+    for axis in sweep.axes if len(sweep.axes) > 1 else ():
+        first, *others = axis.values
+        if not all(isinstance(value, str) for value in axis.values):
+            continue
+        name = axis_name(axis.key)
+        for other in others:
+            gains = _shown_gains(sweep.cells, axis.key, first, other)
+            if gains:
+                span = " to ".join(dict.fromkeys(map(units.ratio, (min(gains), max(gains)))))
+                yield (
+                    f"{name[0].upper()}{name[1:]} {value_text(other)} gives {span} the output tok/s "
+                    f"of {value_text(first)}, all else equal."
+                )
+
+
+def _shown_gains(
+    cells: Sequence[SweepCell], key: str, first: GridValue, other: GridValue
+) -> list[float]:
+    """Ratios of the cells that differ in that key alone; none unless the intervals of each are apart."""
+    rates = {_place(cell.changes): rate for cell in cells if (rate := _rate(cell))}
+    pairs = [
+        (rates[place], rates[base])
+        for place in rates
+        if dict(place)[key] == other and (base := _place({**dict(place), key: first})) in rates
+    ]
+    if any(one.low <= base.high and base.low <= one.high for one, base in pairs):
+        return []
+    return [one.point / base.point for one, base in pairs]
+
+
+def _place(changes: Mapping[str, GridValue]) -> tuple[tuple[str, GridValue], ...]:
+    return tuple(sorted(changes.items()))
 
 
 def _rate(cell: SweepCell) -> Estimate | None:

@@ -83,8 +83,8 @@ def device_fact(report: Report) -> str:
     words = [one_line(environment.device_name)]
     if environment.gpu is None:
         cores = environment.cpu.usable_cores
-        on_cores = "" if cores == engine.threads else f" on {cores} cores"
-        words.append(f"{engine.threads} threads{on_cores}")
+        on_cores = "" if cores == engine.threads else f" on {units.number_of(cores, 'core')}"
+        words.append(f"{units.number_of(engine.threads, 'thread')}{on_cores}")
     words += [
         f"{name} {version}" for name, version in environment.versions.items() if name == "torch"
     ]
@@ -124,4 +124,4 @@ def rounds_fact(report: Report) -> str:
     """How many rounds, and how far their intervals are to be trusted."""
     stated = [phase.step_s for phase in report.phases]
     stated += [verdict.roof_fraction for verdict in report.verdicts if verdict.roof_fraction]
-    return f"{len(report.run.rounds)} rounds, {shared_confidence(stated)}"
+    return f"{units.number_of(len(report.run.rounds), 'round')}, {shared_confidence(stated)}"

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from llmprof.schema.ceilings import CeilingReading, Ceilings
+from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.cost import ExpertsRead, KvAccess, OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.environment import Environment
 from llmprof.schema.intervention import Intervention
@@ -300,3 +301,6 @@ class RunRecord(Record):
     caveats: tuple[Caveat, ...] = ()
     interventions: tuple[Intervention, ...] = ()
     """Made where `measure.confirm` asks for them."""
+    confirmations: tuple[Confirmation, ...] = ()
+    """Switches that were predicted from this run and measured after it, as they were written down
+    then: a prediction that is computed again later is none."""

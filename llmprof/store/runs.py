@@ -85,7 +85,17 @@ def find_run_file(reference: str) -> Path:
 
 
 def run_files() -> tuple[Path, ...]:
-    """Return the files of all saved runs, oldest first."""
+    """Return the files of all saved runs, oldest first.
+
+    Raises:
+        InputError: a file stands where the folder of runs is looked for.
+    """
+    for place in (runs_folder().parent, runs_folder()):
+        if place.exists() and not place.is_dir():
+            raise InputError(
+                f"{place} is a file, and saved runs are looked for in a folder of that name",
+                remedy="Point LLMPROF_DIR at a folder, or unset it",
+            )
     return tuple(sorted(runs_folder().glob("*.json"), key=_age_key))
 
 

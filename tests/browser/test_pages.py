@@ -1,41 +1,18 @@
 """What a person does with a page: look, point, tab, toggle, print. In a real Chromium."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from llmprof.analysis.report import build_report
-from llmprof.renderers.html_page import render_html
-from llmprof.renderers.sweep_page import sweep_page
-from llmprof.schema.sweep import CellStatus
-from tests.predicted_runs import a_base_run
-from tests.sweeps import a_sweep, some_metrics
-from tests.unit.renderers import degenerate, timelines
+from tests.browser.pages import PAGES, html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PAGES: dict[str, Callable[[], bytes]] = {
-    "measured": lambda: render_html(build_report(a_base_run())),
-    "served": lambda: render_html(timelines.served()),
-    "nothing": lambda: render_html(degenerate.nothing()),
-    "one sample": lambda: render_html(degenerate.one_sample()),
-    "above its roof": lambda: render_html(degenerate.above_the_roof()),
-    "hostile": lambda: render_html(degenerate.hostile()),
-    "sweep": lambda: sweep_page(
-        a_sweep({"workload.batch": (1, 4)}, [some_metrics(batch=1), (CellStatus.FAILED, "<crash>")])
-    ),
-}
 STYLE = "getComputedStyle({}).backgroundColor"
-
-
-@cache
-def html(name: str) -> bytes:
-    return PAGES[name]()
 
 
 @contextmanager
@@ -134,30 +111,6 @@ def test_the_theme_follows_the_system_until_a_person_chooses(
         page.get_by_role("button", name="Light or dark").click()
         assert page.evaluate(background) == light
     assert light != dark
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_both_themes(
-    browser: "Browser", tmp_path: Path, scheme: Literal["light", "dark"]
-) -> None:
-    """Contrast of at least 4.5 (WCAG 2.1, 1.4.3) of text on what it lies on."""
-    with opened(browser, tmp_path, "measured", scheme=scheme) as page:
-        for selector in (".headline", ".note", ".phase.decode .big", ".caveats li", "thead th"):
-            assert page.locator(selector).first.evaluate(CONTRAST) >= 4.5, selector
-
-
-CONTRAST = """element => {
-  const numbers = color => (color.match(/[0-9.]+/g) || []).map(Number);
-  const light = color => {
-    const [r, g, b] = numbers(color).map(v => v / 255)
-      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  let below = element;
-  while (numbers(getComputedStyle(below).backgroundColor)[3] === 0) below = below.parentElement;
-  const a = light(getComputedStyle(element).color), b = light(getComputedStyle(below).backgroundColor);
-  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-}"""
 
 
 def test_print_is_light_and_whole(browser: "Browser", tmp_path: Path) -> None:

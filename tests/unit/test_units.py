@@ -147,3 +147,10 @@ def test_the_other_views(text: str, expected: str) -> None:
 )
 def test_age(value_s: float, text: str) -> None:
     assert units.age(value_s) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 rounds"), (1, "1 round"), (2, "2 rounds"), (1200, "1,200 rounds")]
+)
+def test_one_thing_and_many_things(number: int, text: str) -> None:
+    assert units.number_of(number, "round") == text

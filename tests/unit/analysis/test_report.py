@@ -25,8 +25,9 @@ def test_the_default_run_is_judged_as_it_was_planned() -> None:
     prefill, decode = report.verdicts
     assert (prefill.limit.value, decode.limit.value) == ("compute", "memory")
     assert report.headline == (
-        "Decode reads 269 MB of weights for each token and keeps arithmetic 2.1 % busy; prefill "
-        "handles 46.1 x as many tokens per second with the same weights."
+        "Decode spends 93 % of its time in ops that move data and reaches 79 % of its roof: it reads "
+        "269 MB of weights for each token and keeps arithmetic 2.1 % busy. Prefill handles 46.1 x as "
+        "many tokens per second with the same weights."
     )
     assert [caveat.code for caveat in report.caveats] == ["counted"]
 
@@ -183,10 +184,11 @@ def test_disturbing_instruments_are_said() -> None:
 
 def test_headline_without_a_prefill_speaks_of_decode_alone() -> None:
     report = build_report(a_run_record((model_phase(Phase.DECODE, batch=8),)))
-    assert report.headline.startswith(
-        "Decode reads 269 MB of weights for each step of 8 tokens and keeps arithmetic"
+    assert (
+        "its roof: it reads 269 MB of weights for each step of 8 tokens and keeps arithmetic"
+        in report.headline
     )
-    assert "prefill" not in report.headline
+    assert "refill" not in report.headline
 
 
 def test_headline_without_a_ceiling_gives_the_speed_and_why_nothing_is_judged() -> None:

@@ -145,6 +145,21 @@ def test_a_wrong_call_is_one_line_with_where_to_look(
     assert (out, err.replace("argument (more)", "argument(s) (more)")) == ("", line)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "example"),
+    [
+        (["run", "some-model", "--confirm"], "--confirm weights.quantization=int8"),
+        (["report", "@last", "-o"], "-o report.html"),
+    ],
+)
+def test_an_option_without_its_value_is_answered_with_one(
+    arguments: list[str], example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"For example {example}; see 'llmprof {arguments[0]} --help'" in line
+
+
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["--version"]) == 0
     assert capsys.readouterr().out == f"llmprof {__version__}\n"

@@ -25,6 +25,18 @@ def test_nothing_saved(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("No saved runs in .llmprof/runs.\n", "")
 
 
+def test_a_file_where_the_folder_should_be_is_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("afile").write_text("")
+    monkeypatch.setenv("LLMPROF_DIR", "afile")
+    assert execute(["ls"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "afile is a file" in err
+    assert "Point LLMPROF_DIR at a folder" in err
+
+
 def test_a_file_with_a_name_of_other_bytes_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     save_run(a_run_record())
     for name in (b"\xff\xfe.json", b"\x1b[2J.json"):

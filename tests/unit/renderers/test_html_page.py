@@ -134,7 +134,7 @@ def test_first_screen_has_the_answers_with_intervals() -> None:
 def test_every_chart_has_words_and_a_table() -> None:
     outline = Outline(page("usual"))
     charts = [attrs for tag, attrs in outline.tags if tag == "svg"]
-    assert len(charts) == 3  # hand-written: no course of a response in it
+    assert len(charts) == 4  # hand-written: no course of a response in it
     assert all(attrs["role"] == "img" for attrs in charts)
     marks = outline.values("data-mark")
     assert marks[:4] == [

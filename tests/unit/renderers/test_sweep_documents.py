@@ -12,6 +12,7 @@ from llmprof.renderers.sweep_formats import RENDERERS, check_sweep_suffix, rende
 from llmprof.renderers.sweep_heatmap import has_heatmap
 from llmprof.renderers.sweep_lines import lines, x_axis
 from llmprof.renderers.sweep_text import print_sweep
+from llmprof.renderers.sweep_words import headline
 from llmprof.schema.sweep import CellStatus, Sweep
 from tests.sweeps import a_sweep, some_metrics
 
@@ -112,3 +113,20 @@ def test_an_unknown_suffix_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         check_sweep_suffix(".xlsx")
     assert ".html .md" in caught.value.line()
+
+
+def test_the_headline_says_what_a_switch_gives_where_all_else_is_equal() -> None:
+    """0.020 and 0.030 s per step of batch 1 and 4, and twice as long with standard attention."""
+    outcomes = [
+        some_metrics(batch=batch, step_s=factor * step_s)
+        for factor in (2, 1)
+        for batch, step_s in ((1, 0.02), (4, 0.03))
+    ]
+    sweep = a_sweep({"attention.kind": ("standard", "flash"), "workload.batch": (1, 4)}, outcomes)
+    assert "Attention flash gives 2.00 x the output tok/s of standard" in headline(sweep)
+
+
+def test_cells_whose_intervals_overlap_are_not_ranked() -> None:
+    alike = [some_metrics(step_s=0.0200), some_metrics(step_s=0.0201)]
+    told = headline(a_sweep({"kv_cache.layout": ("contiguous", "paged")}, alike))
+    assert told.startswith("No cell is shown to give more output than another: 49.8 to 50.0 tok/s")
