@@ -241,7 +241,7 @@ class _Loader:
     def _pack(self, name: str, part: PackedWeight) -> None:
         if self._reader.take_over(name, part):
             return
-        weights = torch.empty(part.shape, dtype=torch.float32)
+        weights = torch.empty(part.shape, dtype=torch.float32, device=part.device)
         self._reader.read_into(name, weights)
         quantize_into(weights, part, search=self._search)
         self.rounded.append(name)

@@ -145,8 +145,10 @@ _VARLEN: Mapping[str, Formula] = {
 
 _KERNELS: Mapping[str, Formula] = {
     "matvec": _packed_matrix_product,
+    "triton_matvec": _packed_matrix_product,
     "matmul": _linear,
     "decode_attention": _decode_attention,
+    "triton_decode_attention": _decode_attention,
     "prefill_attention": _prefill_attention,
     "capped_attention": _capped_attention,
 }
