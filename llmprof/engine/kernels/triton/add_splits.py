@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from llmprof.engine.kernels.triton.available import on_device_of
+
 _BLOCK = 1024
 
 
@@ -20,9 +22,7 @@ def _add(parts, bias, out, numbers, columns, splits, has_bias: tl.constexpr, blo
     tl.store(out + index, total.to(out.dtype.element_ty), valid)
 
 
-def add_splits(
-    parts: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype
-) -> torch.Tensor:
+def add_splits(parts: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
     """Sum over the splits in their order, always the same, and round once.
 
     Reads 4 bytes per split and number; `tl.atomic_add` would add in another order every time.
@@ -38,7 +38,7 @@ def add_splits(
     splits, rows, columns = parts.shape
     out = parts.new_empty((rows, columns), dtype=dtype)
     numbers = out.numel()
-    with torch.cuda.device_of(parts):
+    with on_device_of(parts):
         _add[(triton.cdiv(numbers, _BLOCK),)](
             parts,
             parts if bias is None else bias,

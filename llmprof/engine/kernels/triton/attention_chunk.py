@@ -16,7 +16,7 @@ import triton.language as tl
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.attention_decode import as_codes
 from llmprof.engine.kernels.triton.attention_tiles import attend_tile, vectors_of
-from llmprof.engine.kernels.triton.available import converts_fp8
+from llmprof.engine.kernels.triton.available import converts_fp8, on_device_of
 
 _ROWS: Final = 64
 _LEAST_OF_A_DOT: Final = 16
@@ -25,11 +25,30 @@ _NUMBERS_PER_TILE: Final = 8192
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _attend(  # type: ignore[no-untyped-def]
-    query, store, scales, tables, context_lens, out,
-    query_stride, table_stride, value_plane, new_tokens, heads, kv_heads, block_tokens, head_dim,
-    window, scale, cap,
-    is_int8: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr,
-    group: tl.constexpr, rows: tl.constexpr, dims: tl.constexpr, tile: tl.constexpr,
+    query,
+    store,
+    scales,
+    tables,
+    context_lens,
+    out,
+    query_stride,
+    table_stride,
+    value_plane,
+    new_tokens,
+    heads,
+    kv_heads,
+    block_tokens,
+    head_dim,
+    window,
+    scale,
+    cap,
+    is_int8: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
+    group: tl.constexpr,
+    rows: tl.constexpr,
+    dims: tl.constexpr,
+    tile: tl.constexpr,
 ):
     """Some rows of one KV head of one sequence; row r is query head r % group of token r // group."""
     sequence, head = tl.program_id(1) // kv_heads, tl.program_id(1) % kv_heads
@@ -57,8 +76,23 @@ def _attend(  # type: ignore[no-untyped-def]
             visible &= token[None, :] > position[:, None] - window
         vector = vectors_of(token, valid, table, head, kv_heads, block_tokens)
         peak, mass, sums = attend_tile(
-            queries, visible, valid, vector, store, scales, value_plane, peak, mass, sums,
-            head_dim, scale, cap, dims, is_int8, is_fp8, native_fp8,
+            queries,
+            visible,
+            valid,
+            vector,
+            store,
+            scales,
+            value_plane,
+            peak,
+            mass,
+            sums,
+            head_dim,
+            scale,
+            cap,
+            dims,
+            is_int8,
+            is_fp8,
+            native_fp8,
         )
     result = (sums / mass[:, None]).to(out.dtype.element_ty)
     tl.store(out + line[:, None] * (heads * head_dim) + column, result, used)
@@ -101,7 +135,7 @@ def triton_chunk_attention(
     new_tokens, group = num_rows // sequences, heads // kv_heads
     out = query.new_empty(num_rows, heads * head_dim)
     dims = max(_LEAST_OF_A_DOT, triton.next_power_of_2(head_dim))
-    with torch.cuda.device_of(query):
+    with on_device_of(query):
         _attend[(triton.cdiv(new_tokens * group, _ROWS), sequences * kv_heads)](
             query,
             as_codes(store, query.dtype),

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.attention_tiles import attend_tile, vectors_of
-from llmprof.engine.kernels.triton.available import converts_fp8, multiprocessors
+from llmprof.engine.kernels.triton.available import converts_fp8, multiprocessors, on_device_of
 
 _LEAST_OF_A_DOT: Final = 16
 """Rows, and numbers that are summed: fewer are filled up with zeros."""
@@ -28,11 +28,33 @@ _NUMBERS_PER_TILE: Final = 8192
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _attend(  # type: ignore[no-untyped-def]
-    query, store, scales, tables, context_lens, out, peaks, masses,
-    query_stride, table_stride, value_plane, heads, kv_heads, block_tokens, head_dim, window,
-    scale, cap, splits,
-    is_int8: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr, whole: tl.constexpr,
-    group: tl.constexpr, rows: tl.constexpr, dims: tl.constexpr, tile: tl.constexpr,
+    query,
+    store,
+    scales,
+    tables,
+    context_lens,
+    out,
+    peaks,
+    masses,
+    query_stride,
+    table_stride,
+    value_plane,
+    heads,
+    kv_heads,
+    block_tokens,
+    head_dim,
+    window,
+    scale,
+    cap,
+    splits,
+    is_int8: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
+    whole: tl.constexpr,
+    group: tl.constexpr,
+    rows: tl.constexpr,
+    dims: tl.constexpr,
+    tile: tl.constexpr,
 ):
     """One split of one KV head of one sequence."""
     sequence, head = tl.program_id(0) // kv_heads, tl.program_id(0) % kv_heads
@@ -55,8 +77,23 @@ def _attend(  # type: ignore[no-untyped-def]
         valid = token < end
         vector = vectors_of(token, valid, table, head, kv_heads, block_tokens)
         peak, mass, sums = attend_tile(
-            queries, valid[None, :], valid, vector, store, scales, value_plane, peak, mass, sums,
-            head_dim, scale, cap, dims, is_int8, is_fp8, native_fp8,
+            queries,
+            valid[None, :],
+            valid,
+            vector,
+            store,
+            scales,
+            value_plane,
+            peak,
+            mass,
+            sums,
+            head_dim,
+            scale,
+            cap,
+            dims,
+            is_int8,
+            is_fp8,
+            native_fp8,
         )
     place = sequence.to(tl.int64) * heads + head * group + row
     if whole:
@@ -134,7 +171,7 @@ def triton_decode_attention(
         sums = query.new_empty((sequences, heads, plan.splits, head_dim), dtype=torch.float32)
         peaks = query.new_empty((2, sequences, heads, plan.splits), dtype=torch.float32)
     dims = max(_LEAST_OF_A_DOT, triton.next_power_of_2(head_dim))
-    with torch.cuda.device_of(query):
+    with on_device_of(query):
         _attend[(sequences * kv_heads, plan.splits)](
             query,
             as_codes(store, query.dtype),

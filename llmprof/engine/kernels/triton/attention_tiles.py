@@ -9,7 +9,7 @@ import triton.language as tl
 from llmprof.engine.kernels.triton.weight_codes import byte_codes
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def vectors_of(token, valid, table, head, kv_heads, block_tokens):  # type: ignore[no-untyped-def]
     """Where tokens of a sequence are in the store, counted in vectors of head_dim; int64."""
     block = tl.load(table + token // block_tokens, valid, other=0).to(tl.int64)
@@ -18,22 +18,39 @@ def vectors_of(token, valid, table, head, kv_heads, block_tokens):  # type: igno
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _numbers(  # type: ignore[no-untyped-def]
-    pointers, inside, dtype: tl.constexpr,
-    is_int8: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr,
+    pointers,
+    inside,
+    dtype: tl.constexpr,
+    is_int8: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
 ):
     """Stored keys or values in the dtype of the query: codes of int8 and fp8 are exact in 16 bits."""
-    stored = tl.load(pointers, inside, other=0)
+    numbers = tl.load(pointers, inside, other=0)
     if is_int8 or is_fp8:
-        return byte_codes(stored, is_fp8, native_fp8).to(dtype)
-    else:
-        return stored
+        numbers = byte_codes(numbers, is_fp8, native_fp8).to(dtype)
+    return numbers
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def attend_tile(  # type: ignore[no-untyped-def]
-    query, visible, valid, vector, store, scales, value_plane, peak, mass, sums,
-    head_dim, scale, cap,
-    dims: tl.constexpr, is_int8: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr,
+    query,
+    visible,
+    valid,
+    vector,
+    store,
+    scales,
+    value_plane,
+    peak,
+    mass,
+    sums,
+    head_dim,
+    scale,
+    cap,
+    dims: tl.constexpr,
+    is_int8: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
 ):
     """Take a tile into account.
 
@@ -62,8 +79,12 @@ def attend_tile(  # type: ignore[no-untyped-def]
     dim = tl.arange(0, dims)
     inside = (dim < head_dim)[:, None] & valid[None, :]
     keys = _numbers(
-        store + vector[None, :] * head_dim + dim[:, None], inside, query.dtype,
-        is_int8, is_fp8, native_fp8,
+        store + vector[None, :] * head_dim + dim[:, None],
+        inside,
+        query.dtype,
+        is_int8,
+        is_fp8,
+        native_fp8,
     )
     scores = tl.dot(query, keys, input_precision="ieee") * scale
     if is_int8:
@@ -80,8 +101,12 @@ def attend_tile(  # type: ignore[no-untyped-def]
     mass = mass * decay + tl.sum(weights, axis=1)
     inside = valid[:, None] & (dim < head_dim)[None, :]
     values = _numbers(
-        store + (vector + value_plane)[:, None] * head_dim + dim[None, :], inside, query.dtype,
-        is_int8, is_fp8, native_fp8,
+        store + (vector + value_plane)[:, None] * head_dim + dim[None, :],
+        inside,
+        query.dtype,
+        is_int8,
+        is_fp8,
+        native_fp8,
     )
     if is_int8:
         weights *= tl.load(scales + value_plane + vector, valid, other=0.0)[None, :]

@@ -11,7 +11,7 @@ UNIT_BYTES = 16
 """Of codes that one thread loads at once: 32 codes of int4, 16 of int8 or fp8."""
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _plus_2_23(bits):  # type: ignore[no-untyped-def]
     return (bits.to(tl.int32) | 0x4B000000).to(tl.float32, bitcast=True)
 
@@ -31,10 +31,10 @@ def high_codes(stored, zero: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def byte_codes(stored, is_fp8: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
     """int8 or float8_e4m3fn, given as uint8; float32, exact."""
+    numbers = _plus_2_23(stored ^ 128) - 8388736.0
     if is_fp8:
-        return fp8_numbers(stored, native_fp8)
-    else:
-        return _plus_2_23(stored ^ 128) - 8388736.0
+        numbers = fp8_numbers(stored, native_fp8)
+    return numbers
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -44,9 +44,10 @@ def fp8_numbers(stored, native: tl.constexpr):  # type: ignore[no-untyped-def]
     Otherwise through float16, whose exponent has the same place and a bias that is larger by 8.
     """
     if native:
-        return stored.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+        numbers = stored.to(tl.float8e4nv, bitcast=True).to(tl.float32)
     else:
         bits = stored.to(tl.uint16)
         half = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)
-        number = half.to(tl.float16, bitcast=True).to(tl.float32) * 256.0
-        return tl.where((bits & 0x7F) == 0x7F, float("nan"), number)
+        numbers = half.to(tl.float16, bitcast=True).to(tl.float32) * 256.0
+        numbers = tl.where((bits & 0x7F) == 0x7F, float("nan"), numbers)
+    return numbers

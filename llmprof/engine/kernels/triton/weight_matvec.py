@@ -14,7 +14,7 @@ import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.add_splits import add_splits
-from llmprof.engine.kernels.triton.available import converts_fp8, multiprocessors
+from llmprof.engine.kernels.triton.available import converts_fp8, multiprocessors, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
     byte_codes,
@@ -40,11 +40,28 @@ def _scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.c
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _multiply_one_row(  # type: ignore[no-untyped-def]
-    x, codes, scales, minimums, bias, y, rows, in_features, out_features, row_bytes, groups,
+    x,
+    codes,
+    scales,
+    minimums,
+    bias,
+    y,
+    rows,
+    in_features,
+    out_features,
+    row_bytes,
+    groups,
     units_per_split,
-    is_int4: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr, zero: tl.constexpr,
-    has_minimums: tl.constexpr, has_bias: tl.constexpr, units_per_group: tl.constexpr,
-    padded_rows: tl.constexpr, outputs: tl.constexpr, units: tl.constexpr,
+    is_int4: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
+    zero: tl.constexpr,
+    has_minimums: tl.constexpr,
+    has_bias: tl.constexpr,
+    units_per_group: tl.constexpr,
+    padded_rows: tl.constexpr,
+    outputs: tl.constexpr,
+    units: tl.constexpr,
 ):
     """Each thread multiplies the codes that it loaded; a unit's sum is scaled, not its codes."""
     out = tl.program_id(0) * outputs + tl.arange(0, outputs)
@@ -85,8 +102,17 @@ def _multiply_one_row(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _weights_times(  # type: ignore[no-untyped-def]
-    codes, x, row, rows, k, in_features, scale, least,
-    outputs: tl.constexpr, padded_rows: tl.constexpr, width: tl.constexpr,
+    codes,
+    x,
+    row,
+    rows,
+    k,
+    in_features,
+    scale,
+    least,
+    outputs: tl.constexpr,
+    padded_rows: tl.constexpr,
+    width: tl.constexpr,
 ):
     """Weights [outputs, units, 16] times x^T, [outputs, padded_rows]; rounded to the dtype of x first."""
     weights = tl.reshape(codes * scale[:, :, None] + least[:, :, None], (outputs, width))
@@ -98,11 +124,28 @@ def _weights_times(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _multiply_by_dots(  # type: ignore[no-untyped-def]
-    x, codes, scales, minimums, bias, y, rows, in_features, out_features, row_bytes, groups,
+    x,
+    codes,
+    scales,
+    minimums,
+    bias,
+    y,
+    rows,
+    in_features,
+    out_features,
+    row_bytes,
+    groups,
     units_per_split,
-    is_int4: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr, zero: tl.constexpr,
-    has_minimums: tl.constexpr, has_bias: tl.constexpr, units_per_group: tl.constexpr,
-    padded_rows: tl.constexpr, outputs: tl.constexpr, units: tl.constexpr,
+    is_int4: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
+    zero: tl.constexpr,
+    has_minimums: tl.constexpr,
+    has_bias: tl.constexpr,
+    units_per_group: tl.constexpr,
+    padded_rows: tl.constexpr,
+    outputs: tl.constexpr,
+    units: tl.constexpr,
 ):
     """On tensor cores, W^T being the left factor: its outputs fill them, the rows of x need not."""
     out = tl.program_id(0) * outputs + tl.arange(0, outputs)
@@ -126,23 +169,66 @@ def _multiply_by_dots(  # type: ignore[no-untyped-def]
             least = _scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
         if is_int4:
             k = unit[:, None] * 32 + lane[None, :]
-            total += _weights_times(low_codes(stored, zero), x, row, rows, k, in_features, scale, least, outputs, padded_rows, units * 16)
-            total += _weights_times(high_codes(stored, zero), x, row, rows, k + 16, in_features, scale, least, outputs, padded_rows, units * 16)
+            total += _weights_times(
+                low_codes(stored, zero),
+                x,
+                row,
+                rows,
+                k,
+                in_features,
+                scale,
+                least,
+                outputs,
+                padded_rows,
+                units * 16,
+            )
+            total += _weights_times(
+                high_codes(stored, zero),
+                x,
+                row,
+                rows,
+                k + 16,
+                in_features,
+                scale,
+                least,
+                outputs,
+                padded_rows,
+                units * 16,
+            )
         else:
             numbers = byte_codes(stored, is_fp8, native_fp8)
-            total += _weights_times(numbers, x, row, rows, place, in_features, scale, least, outputs, padded_rows, units * 16)
+            total += _weights_times(
+                numbers,
+                x,
+                row,
+                rows,
+                place,
+                in_features,
+                scale,
+                least,
+                outputs,
+                padded_rows,
+                units * 16,
+            )
     if units_per_group == 0:
         total *= tl.load(scales + out, valid, other=0.0)[:, None]
     if has_bias:
         total += tl.load(bias + out, valid, other=0.0).to(tl.float32)[:, None]
-    place = tl.program_id(1).to(tl.int64) * rows * out_features + row[None, :] * out_features + out[:, None]
+    place = (
+        tl.program_id(1).to(tl.int64) * rows * out_features
+        + row[None, :] * out_features
+        + out[:, None]
+    )
     tl.store(y + place, total.to(y.dtype.element_ty), valid[:, None] & (row < rows)[None, :])
 
 
 @dataclass(frozen=True, slots=True)
 class MatvecPlan:
-    """How the work is cut. The same for the same shapes: a race of plans would let two runs of one
-    setting differ in speed, and in the last bit of their results."""
+    """How the work is cut.
+
+    The same for the same shapes: a race of plans would let two runs of one setting differ in speed,
+    and in the last bit of their results.
+    """
 
     by_dots: bool
     padded_rows: int
@@ -169,9 +255,7 @@ def plan_matvec(
     return MatvecPlan(by_dots, padded_rows, outputs, units, splits, warps=4)
 
 
-def _fake(
-    x: torch.Tensor, codes: torch.Tensor, *_: object
-) -> torch.Tensor:
+def _fake(x: torch.Tensor, codes: torch.Tensor, *_: object) -> torch.Tensor:
     return x.new_empty(x.shape[0], codes.shape[0])
 
 
@@ -213,12 +297,18 @@ def triton_matvec(
     units_per_split = -(-num_units // (plan.splits * plan.units)) * plan.units
     codes_per_unit = 32 if number == "int4" else 16
     kernel = _multiply_by_dots if plan.by_dots else _multiply_one_row
-    with torch.cuda.device_of(x):
+    with on_device_of(x):
         kernel[(triton.cdiv(out_features, plan.outputs), plan.splits)](
-            x, stored, scales,
+            x,
+            stored,
+            scales,
             scales if minimums is None else minimums,
             x if bias is None else bias,
-            y, rows, in_features, out_features, row_bytes,
+            y,
+            rows,
+            in_features,
+            out_features,
+            row_bytes,
             scales.shape[1] if group_size else 1,
             units_per_split,
             is_int4=number == "int4",

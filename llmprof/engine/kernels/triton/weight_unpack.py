@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
-from llmprof.engine.kernels.triton.available import converts_fp8
+from llmprof.engine.kernels.triton.available import converts_fp8, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
     byte_codes,
@@ -22,17 +22,29 @@ _ROWS = 4
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _unpack(  # type: ignore[no-untyped-def]
-    out, codes, scales, minimums, ids, first, rows, in_features, row_bytes, groups,
-    is_int4: tl.constexpr, is_fp8: tl.constexpr, native_fp8: tl.constexpr, zero: tl.constexpr,
-    has_minimums: tl.constexpr, by_id: tl.constexpr, units_per_group: tl.constexpr,
-    block_rows: tl.constexpr, units: tl.constexpr,
+    out,
+    codes,
+    scales,
+    minimums,
+    ids,
+    first,
+    rows,
+    in_features,
+    row_bytes,
+    groups,
+    is_int4: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
+    zero: tl.constexpr,
+    has_minimums: tl.constexpr,
+    by_id: tl.constexpr,
+    units_per_group: tl.constexpr,
+    block_rows: tl.constexpr,
+    units: tl.constexpr,
 ):
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     valid = row < rows
-    if by_id:
-        source = tl.load(ids + row, valid, other=0)
-    else:
-        source = first + row.to(tl.int64)
+    source = tl.load(ids + row, valid, other=0) if by_id else first + row.to(tl.int64)
     unit = tl.program_id(1) * units + tl.arange(0, units)
     lane = tl.arange(0, 16)[None, None, :]
     place = unit[None, :, None] * 16 + lane
@@ -74,7 +86,7 @@ def triton_unpack_rows_(
     rows, in_features = out.shape
     row_bytes = stored.shape[1]
     num_units = -(-row_bytes // UNIT_BYTES)
-    with torch.cuda.device_of(out):
+    with on_device_of(out):
         _unpack[(triton.cdiv(rows, _ROWS), triton.cdiv(num_units, _UNITS))](
             out,
             stored,
