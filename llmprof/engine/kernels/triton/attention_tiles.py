@@ -6,7 +6,7 @@ Online softmax (Milakov and Gimelshein 2018; Dao et al. 2022), in float32, on te
 import triton
 import triton.language as tl
 
-from llmprof.engine.kernels.triton.weight_codes import byte_codes
+from llmprof.engine.kernels.triton.weight_codes import fp8_numbers, int8_codes
 
 
 @triton.jit
@@ -27,8 +27,10 @@ def _numbers(  # type: ignore[no-untyped-def]
 ):
     """Stored keys or values in the dtype of the query: codes of int8 and fp8 are exact in 16 bits."""
     numbers = tl.load(pointers, inside, other=0)
-    if is_int8 or is_fp8:
-        numbers = byte_codes(numbers, is_fp8, native_fp8).to(dtype)
+    if is_int8:
+        numbers = int8_codes(numbers).to(dtype)
+    if is_fp8:
+        numbers = fp8_numbers(numbers, native_fp8).to(dtype)
     return numbers
 
 

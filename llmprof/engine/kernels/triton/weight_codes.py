@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 UNIT_BYTES = 16
-"""Of codes that one thread loads at once: 32 codes of int4, 16 of int8 or fp8."""
+"""Of codes that one thread loads at once: 32 codes of int4, 16 of int8."""
 
 
 @triton.jit
@@ -28,13 +28,10 @@ def high_codes(stored, zero: tl.constexpr):  # type: ignore[no-untyped-def]
     return (_plus_2_23(stored & 240) - (8388608.0 + 16.0 * zero)) * 0.0625
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def byte_codes(stored, is_fp8: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
-    """int8 or float8_e4m3fn, given as uint8; float32, exact."""
-    numbers = _plus_2_23(stored ^ 128) - 8388736.0
-    if is_fp8:
-        numbers = fp8_numbers(stored, native_fp8)
-    return numbers
+@triton.jit
+def int8_codes(stored):  # type: ignore[no-untyped-def]
+    """int8, given as uint8; float32, exact."""
+    return _plus_2_23(stored ^ 128) - 8388736.0
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -60,7 +60,7 @@ def compiled(
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(JITFunction, "run", compile_only)
-    for module in (attention_decode, attention_chunk, weight_matvec):
+    for module in (attention_decode, attention_chunk):
         native = request.param == HOPPER
         monkeypatch.setattr(module, "converts_fp8", lambda device, native=native: native)
     monkeypatch.setattr(attention_decode, "multiprocessors", lambda device: 132)
