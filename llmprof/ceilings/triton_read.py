@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from llmprof.engine.kernels.triton.available import on_device_of
+from llmprof.engine.kernels.triton.gpu import on_device_of
 
 _BLOCK_WORDS = 4096
 """Words of 4 bytes per iteration of one program: 4 loads of 16 bytes by each of 256 threads."""

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from llmprof.engine.kernels.triton.available import on_device_of
+from llmprof.engine.kernels.triton.gpu import on_device_of
 
 _BLOCK = 1024
 

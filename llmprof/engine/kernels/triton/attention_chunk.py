@@ -16,7 +16,7 @@ import triton.language as tl
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.attention_decode import as_codes
 from llmprof.engine.kernels.triton.attention_tiles import attend_tile, vectors_of
-from llmprof.engine.kernels.triton.available import converts_fp8, on_device_of
+from llmprof.engine.kernels.triton.gpu import converts_fp8, on_device_of
 
 _ROWS: Final = 64
 _LEAST_OF_A_DOT: Final = 16

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.attention_tiles import attend_tile, vectors_of
-from llmprof.engine.kernels.triton.available import converts_fp8, multiprocessors, on_device_of
+from llmprof.engine.kernels.triton.gpu import converts_fp8, multiprocessors, on_device_of
 
 _LEAST_OF_A_DOT: Final = 16
 """Rows, and numbers that are summed: fewer are filled up with zeros."""

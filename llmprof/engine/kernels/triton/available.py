@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import subprocess
-from contextlib import AbstractContextManager
 
 import torch
 
@@ -26,23 +25,3 @@ def triton_trouble(device: str) -> str | None:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         return f"triton cannot build kernels here ({reason[0]})"
     return None
-
-
-@functools.cache
-def multiprocessors(device: torch.device) -> int:
-    """Of a GPU; 1 where Triton's interpreter takes its place."""
-    if device.type != "cuda":
-        return 1
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-@functools.cache
-def converts_fp8(device: torch.device) -> bool:
-    """Whether the GPU converts float8_e4m3fn itself (compute capability 8.9: Ada, Hopper and later)."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
-
-
-def on_device_of(tensor: torch.Tensor) -> AbstractContextManager[None]:
-    """Triton launches on torch's current device: make it that of a tensor, if it is on a GPU."""
-    device: AbstractContextManager[None] = torch.cuda.device_of(tensor)  # type: ignore[no-untyped-call]
-    return device

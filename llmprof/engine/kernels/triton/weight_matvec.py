@@ -14,7 +14,7 @@ import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.add_splits import add_splits
-from llmprof.engine.kernels.triton.available import multiprocessors, on_device_of
+from llmprof.engine.kernels.triton.gpu import multiprocessors, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
     high_codes,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
-from llmprof.engine.kernels.triton.available import on_device_of
+from llmprof.engine.kernels.triton.gpu import on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
     high_codes,
