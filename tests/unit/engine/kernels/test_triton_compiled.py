@@ -43,7 +43,7 @@ class Compiled:
         self.ptx: dict[str, str] = {}
 
 
-@pytest.fixture(params=[AMPERE, HOPPER])
+@pytest.fixture
 def compiled(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Compiled:
@@ -78,6 +78,7 @@ WIDE_LOAD = r"ld\.global\S*\.v4\.b32"
 WIDE_COPY = r"cp\.async\.cg\.shared\.global"
 
 
+@pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
 def test_weights(compiled: Compiled) -> None:
     from llmprof.engine.kernels.triton.weight_matvec import triton_matvec
     from llmprof.engine.kernels.triton.weight_unpack import triton_unpack_rows_
@@ -97,7 +98,11 @@ def test_weights(compiled: Compiled) -> None:
     assert "_add" in compiled.ptx  # 32 programs for 132 multiprocessors: the sums are split
 
 
-@pytest.mark.parametrize("stored", [torch.bfloat16, torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize(
+    ("compiled", "stored"),
+    [(HOPPER, torch.bfloat16), (HOPPER, torch.int8), (AMPERE, torch.float8_e4m3fn)],
+    indirect=["compiled"],
+)
 def test_attention(compiled: Compiled, stored: torch.dtype) -> None:
     from llmprof.engine.kernels.triton.attention_chunk import triton_chunk_attention
     from llmprof.engine.kernels.triton.attention_decode import triton_decode_attention
@@ -115,6 +120,7 @@ def test_attention(compiled: Compiled, stored: torch.dtype) -> None:
     assert "mma" in compiled.ptx["_attend"]
 
 
+@pytest.mark.parametrize("compiled", [AMPERE], indirect=True)
 def test_reading(compiled: Compiled) -> None:
     from llmprof.ceilings import triton_read
 
