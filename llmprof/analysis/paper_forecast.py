@@ -59,7 +59,7 @@ def paper_target(
         model,
         laid_out(model, settings.weights, dtype),
         dtype,
-        decode_kernel=environment.gpu is None,
+        decode_kernel=environment.gpu is None or "triton" in environment.versions,
     )
 
 

@@ -10,7 +10,7 @@ from llmprof.ceilings.weight_stream import WeightStream
 from llmprof.ceilings.working_set import level_of_set, working_set_bytes
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.dtypes import TORCH_DTYPES
-from llmprof.engine.kernels.matvec import matvec_supported
+from llmprof.engine.kernels.packed import packed_trouble
 from llmprof.engine.linear import kernel_name
 from llmprof.schema.ceilings import BandwidthCeiling, SkinnyCeiling
 from llmprof.schema.environment import Environment
@@ -36,7 +36,7 @@ _PACKED_ACTIVATIONS: Final = "bf16"
 
 def skinny_formats(device: str) -> tuple[WeightFormat, ...]:
     """Formats that the engine can multiply by on this device."""
-    return (*_FLOATS, *_PACKED) if device == "cpu" and matvec_supported() else _FLOATS
+    return _FLOATS if packed_trouble(device) else (*_FLOATS, *_PACKED)
 
 
 def measure_skinny(

@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from llmprof.engine.kernels.triton.gpu import on_device_of
+
 _BLOCK_WORDS = 4096
 """Words of 4 bytes per iteration of one program: 4 loads of 16 bytes by each of 256 threads."""
 _PROGRAMS_PER_MULTIPROCESSOR = 8
@@ -32,7 +34,7 @@ def triton_read(data: torch.Tensor, passes: int) -> torch.Tensor:
     blocks = triton.cdiv(words.numel(), _BLOCK_WORDS)
     programs = min(blocks, _PROGRAMS_PER_MULTIPROCESSOR * _num_multiprocessors(data.device))
     partial = torch.empty(programs, dtype=torch.int32, device=data.device)
-    with torch.cuda.device(data.device):
+    with on_device_of(data):
         _read[(programs,)](words, partial, words.numel(), passes, block=_BLOCK_WORDS, num_warps=8)
     return partial
 

@@ -4,11 +4,12 @@ from llmprof.schema.cost import KvAccess, KvRead
 from llmprof.schema.settings import BatchingPolicy, KvDtype, KvLayout, RunConfig, WorkloadKind
 
 
-def kv_access(config: RunConfig, *, decode_kernel: bool) -> KvAccess:
+def kv_access(config: RunConfig, *, decode_kernel: bool, chunk_kernel: bool = False) -> KvAccess:
     """Where a run of this configuration gathers a copy of its cache before it attends.
 
     A view needs tokens side by side in the model's dtype, and for several sequences one length.
     `decode_kernel`: decoding tokens have a kernel that follows block tables and reads stored dtypes.
+    `chunk_kernel`: so have several new tokens that follow cached ones.
     """
     kv = config.kv_cache
     if kv.layout is KvLayout.NONE:
@@ -21,5 +22,5 @@ def kv_access(config: RunConfig, *, decode_kernel: bool) -> KvAccess:
     viewed = plain and one_length
     return KvAccess(
         decode=KvRead.IN_PLACE if decode_kernel or viewed else KvRead.GATHERED,
-        chunk=KvRead.IN_PLACE if plain else KvRead.GATHERED,
+        chunk=KvRead.IN_PLACE if chunk_kernel or plain else KvRead.GATHERED,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from llmprof.engine.kernels.matvec import matvec_supported
+from llmprof.engine.kernels.packed import packed_trouble
 from llmprof.engine.request_trace import Request
 from llmprof.engine.runnable import check_rotation
 from llmprof.errors import CapabilityError, InputError
@@ -100,15 +100,10 @@ def check_weights(weights: WeightsSettings, device: str) -> None:
             f"{quantization.value}",
             remedy="Set weights.quantization=int4",
         )
-    if quantization is not Quantization.NONE and device != "cpu":
+    trouble = None if quantization is Quantization.NONE else packed_trouble(device)
+    if trouble is not None:
         raise CapabilityError(
-            f"weights.quantization={quantization.value} is not available on {device}: the kernels "
-            "that read packed weights run on CPUs only in this version",
-            remedy="Set weights.quantization=none or device=cpu",
-        )
-    if quantization is not Quantization.NONE and not matvec_supported():
-        raise CapabilityError(
-            f"weights.quantization={quantization.value} needs a CPU that converts fp16 (F16C or Arm)",
+            f"weights.quantization={quantization.value} is not available on {device}: {trouble}",
             remedy="Set weights.quantization=none",
         )
 

@@ -86,6 +86,8 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
         kernels["kv_append"] = cache.append_kernel
     if attention.decode_kernel is not None and isinstance(cache, KvPool):
         kernels["attention.decode"] = attention.decode_kernel.name
+    if attention.chunk_kernel is not None and isinstance(cache, KvPool):
+        kernels["attention.chunk"] = attention.chunk_kernel.name
     kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
     kernels["norm"] = norm.kernel_name(engine.device)

@@ -138,7 +138,11 @@ class Engine:
             device=device,
             threads=threads,
             kv_cache=config.kv_cache,
-            kv_access=kv_access(config, decode_kernel=attention.decode_kernel is not None),
+            kv_access=kv_access(
+                config,
+                decode_kernel=attention.decode_kernel is not None,
+                chunk_kernel=attention.chunk_kernel is not None,
+            ),
             random_weights=loaded.random,
             runner=runner,
             routed=loaded.routed,

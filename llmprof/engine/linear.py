@@ -9,13 +9,11 @@ from torch.nn import functional
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.dtypes import DTYPE_NAMES
 from llmprof.engine.kernels.matmul import matmul, matmul_fits
-from llmprof.engine.kernels.matvec import matvec, most_rows
-from llmprof.engine.kernels.unpack import unpack_rows_
+from llmprof.engine.kernels.matvec import matvec
+from llmprof.engine.kernels.packed import packed_kernels
 from llmprof.engine.quantization.packed_weight import PackedWeight
 
 _USUAL_SHAPE: Final = (1024, 1024)
-_TILE_BYTES: Final = 4 << 20
-"""Of unpacked weights, read by a product while they are still in a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,8 @@ class Linear:
     """Up to so many rows of x our own kernel is the faster one."""
 
     def __post_init__(self) -> None:
-        on_cpu = self.weight.device.type == "cpu"
-        limit = most_rows(self.format, self.shape, _dtype_name(self.weight)) if on_cpu else 0
+        device_type = self.weight.device.type
+        limit = _most_rows(self.format, self.shape, _dtype_name(self.weight), device_type)
         object.__setattr__(self, "few_rows", limit)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -54,7 +52,8 @@ class Linear:
         """
         if not isinstance(self.weight, PackedWeight):
             return functional.embedding(ids, self.weight)
-        out = torch.empty((len(ids), self.weight.in_features), dtype=self.weight.dtype)
+        shape = (len(ids), self.weight.in_features)
+        out = torch.empty(shape, dtype=self.weight.dtype, device=self.weight.device)
         _unpack(out, self.weight, ids=ids.contiguous())
         return out
 
@@ -73,14 +72,15 @@ class Linear:
     def kernel_name(self, rows: int) -> str:
         """The kernel that multiplies so many rows."""
         if rows <= self.few_rows:
-            return _few_rows_name(self.format)
+            return _few_rows_name(self.format, self.weight.device.type)
         return _many_rows_name(self.format, self.shape, self.weight.device.type, rows)
 
     def _few_rows(self, x: torch.Tensor) -> torch.Tensor:
         weight = self.weight
         if isinstance(weight, PackedWeight):
             number, group_size = weight.format.number, weight.format.group_size or 0
-            return matvec(
+            multiply = packed_kernels(weight.device.type).multiply
+            return multiply(
                 x, weight.codes, weight.scales, weight.minimums, self.bias, number, group_size
             )
         return matvec(x, weight, None, None, self.bias, _dtype_name(weight), 0)
@@ -91,20 +91,30 @@ def kernel_name(rows: int, device: str, weights: WeightFormat | None = None) -> 
     weights = weights or WeightFormat("bf16")
     kind = torch.device(device).type
     activations = "bf16" if weights.packed else weights.number
-    if kind == "cpu" and rows <= most_rows(weights, _USUAL_SHAPE, activations):
-        return _few_rows_name(weights)
+    if rows <= _most_rows(weights, _USUAL_SHAPE, activations, kind):
+        return _few_rows_name(weights, kind)
     return _many_rows_name(weights, _USUAL_SHAPE, kind, rows)
 
 
-def _few_rows_name(weights: WeightFormat) -> str:
-    return f"llmprof::matvec on {weights.name}"
+def _most_rows(
+    weights: WeightFormat, shape: tuple[int, int], activations: str, device_type: str
+) -> int:
+    """Of activations that our own kernel takes; floats on a GPU are left to torch."""
+    if device_type != "cpu" and not weights.packed:
+        return 0
+    return packed_kernels(device_type).most_rows(weights, shape, activations)
+
+
+def _few_rows_name(weights: WeightFormat, device_type: str) -> str:
+    return f"{packed_kernels(device_type).multiply_name} on {weights.name}"
 
 
 def _many_rows_name(
     weights: WeightFormat, shape: tuple[int, int], device_type: str, rows: int
 ) -> str:
     if weights.packed:
-        return f"llmprof::unpack_rows_ on {weights.name}, torch.nn.functional.linear"
+        unpack = packed_kernels(device_type).unpack_name
+        return f"{unpack} on {weights.name}, torch.nn.functional.linear"
     ours = device_type == "cpu" and weights.number == "bf16" and matmul_fits(shape, rows)
     return f"llmprof::matmul on {weights.name}" if ours else "torch.nn.functional.linear"
 
@@ -125,7 +135,8 @@ def _unpacked_product(
 ) -> torch.Tensor:
     """Unpack a tile of rows, multiply by it, and use its memory for the next one."""
     out_features, in_features = weight.shape
-    tile_rows = max(1, min(out_features, _TILE_BYTES // (in_features * x.itemsize)))
+    tile_bytes = packed_kernels(x.device.type).tile_bytes
+    tile_rows = max(1, min(out_features, tile_bytes // (in_features * x.itemsize)))
     tile = x.new_empty((tile_rows, in_features))
     if tile_rows == out_features:
         _unpack(tile, weight)
@@ -142,7 +153,7 @@ def _unpacked_product(
 def _unpack(
     out: torch.Tensor, weight: PackedWeight, *, ids: torch.Tensor | None = None, first: int = 0
 ) -> None:
-    unpack_rows_(
+    packed_kernels(out.device.type).unpack_rows_(
         out,
         weight.codes,
         weight.scales,

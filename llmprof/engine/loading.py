@@ -271,7 +271,7 @@ class _Loader:
         if isinstance(part, torch.Tensor):
             self._reader.read_into(name, part, expert)
         elif not self._reader.take_over(name, part, expert):
-            weights = torch.empty(part.shape, dtype=torch.float32)
+            weights = torch.empty(part.shape, dtype=torch.float32, device=part.device)
             self._reader.read_into(name, weights, expert)
             quantize_into(weights, part, search=self._search)
             if name not in self.rounded:

@@ -86,6 +86,20 @@ def _decode_attention(
     return 4 * int(context_lens.sum()) * query.shape[1] * query.shape[2]
 
 
+def _chunk_attention(
+    query: torch.Tensor,
+    _store: torch.Tensor,
+    _scales: torch.Tensor | None,
+    _block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    *_: Any,
+    **__: Any,
+) -> int:
+    """Full rectangles of query [rows, heads, head_dim], each sequence having as many rows."""
+    rows = query.shape[0] // len(context_lens)
+    return 4 * rows * int(context_lens.sum()) * query.shape[1] * query.shape[2]
+
+
 def _capped_attention(queries: torch.Tensor, keys: torch.Tensor, *_: Any, **__: Any) -> int:
     """Full rectangle of queries [sequences, kv_heads, group, new, dim] and keys [.., tokens, dim]."""
     return 4 * queries.numel() * keys.shape[2]
@@ -145,9 +159,12 @@ _VARLEN: Mapping[str, Formula] = {
 
 _KERNELS: Mapping[str, Formula] = {
     "matvec": _packed_matrix_product,
+    "triton_matvec": _packed_matrix_product,
     "matmul": _linear,
     "decode_attention": _decode_attention,
+    "triton_decode_attention": _decode_attention,
     "prefill_attention": _prefill_attention,
+    "triton_chunk_attention": _chunk_attention,
     "capped_attention": _capped_attention,
 }
 """Operators of the engine's own kernels, there once the engine has been imported."""

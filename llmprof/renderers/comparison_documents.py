@@ -13,14 +13,14 @@ from llmprof.renderers.comparison_tables import (
     settings_table,
     stamps,
 )
+from llmprof.renderers.document_page import Page, render_page
+from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.live_tables import (
     arrangement_text,
     forecast_table,
     prediction_text,
     residual_tables,
 )
-from llmprof.renderers.document_page import Page, render_page
-from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.markdown import code, details, escaped, table_lines
 from llmprof.renderers.tables import Table
 from llmprof.renderers.what_ran import Fact

@@ -1,8 +1,8 @@
 """The tables of a comparison: the terminal, the page and the Markdown show the same cells."""
 
 from llmprof import units
-from llmprof.renderers.live_tables import written_outputs_text
 from llmprof.renderers.estimates import confidence, interval, point_and_interval
+from llmprof.renderers.live_tables import written_outputs_text
 from llmprof.renderers.metric_format import NOTHING, change_text, formatter, value_text
 from llmprof.renderers.tables import Table
 from llmprof.renderers.wording import PART_NAMES, one_line

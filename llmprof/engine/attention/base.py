@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from llmprof.engine.attention.chunk_kernels import ChunkKernel
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.kv_cache import KvCache
@@ -16,9 +17,10 @@ from llmprof.engine.step_batch import StepBatch
 
 class Attention(Protocol):
     kernel: str
-    """The kernels that run, where the next two do not."""
+    """The kernels that run, where the next three do not."""
     decode_kernel: "DecodeKernel | None"
     prefill_kernel: PrefillKernel | None
+    chunk_kernel: ChunkKernel | None
 
     def begin_step(self, step: StepBatch) -> None:
         """Prepare what all layers of a step share."""

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from llmprof.engine.attention import capped
 from llmprof.engine.attention.base import DecodeKernel
+from llmprof.engine.attention.chunk_kernels import ChunkKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
@@ -16,17 +17,22 @@ from llmprof.engine.step_batch import SequenceRun, StepBatch
 
 
 class FlashAttention:
-    """One fused kernel per run; one of our own for decoding tokens and for prompts, where there is one."""
+    """One fused kernel per run; one of our own where a device has it.
+
+    For decoding tokens, for prompts, and for new tokens that follow cached ones.
+    """
 
     def __init__(
         self,
         decode_kernel: DecodeKernel | None = None,
         prefill_kernel: PrefillKernel | None = None,
         rules: tuple[ScoreRule, ...] = (),
+        chunk_kernel: ChunkKernel | None = None,
     ) -> None:
         """`rules`: one for each layer; none where all are plain."""
         self.decode_kernel = decode_kernel
         self.prefill_kernel = prefill_kernel
+        self.chunk_kernel = chunk_kernel
         self.kernel = "torch.nn.functional.scaled_dot_product_attention"
         if any(rule.cap for rule in rules):
             self.kernel = capped.KERNEL
@@ -61,8 +67,19 @@ class FlashAttention:
                 run.attended_tokens,
                 rule,
             )
-        keys, values = cache.read(layer, run, step)
         window = rule.hides(run.attended_tokens)
+        if self.chunk_kernel is not None and isinstance(cache, KvPool):
+            needs_mask = window is not None or rule.cap is not None
+            if run.cached_tokens or (needs_mask and cache.keeps_dtype):
+                return self.chunk_kernel(
+                    query.narrow(0, run.first_row, run.num_rows),
+                    cache.stored(layer),
+                    cache.scales(layer),
+                    step.block_tables.narrow(0, run.first_sequence, run.num_sequences),
+                    step.context_lens.narrow(0, run.first_sequence, run.num_sequences),
+                    rule,
+                )
+        keys, values = cache.read(layer, run, step)
         plain = window is None and rule.cap is None and rule.scale is None
         if plain and self._fits_prefill_kernel(query, keys, run):
             assert self.prefill_kernel is not None

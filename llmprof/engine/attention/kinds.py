@@ -1,6 +1,7 @@
 """Which attention a setting asks for."""
 
 from llmprof.engine.attention.base import Attention
+from llmprof.engine.attention.chunk_kernels import find_chunk_kernel
 from llmprof.engine.attention.decode_kernels import find_decode_kernel
 from llmprof.engine.attention.flash import FlashAttention
 from llmprof.engine.attention.prefill_kernels import find_prefill_kernel
@@ -17,4 +18,9 @@ def make_attention(
         case AttentionKind.STANDARD:
             return StandardAttention(rules)
         case AttentionKind.FLASH:
-            return FlashAttention(find_decode_kernel(device), find_prefill_kernel(device), rules)
+            return FlashAttention(
+                find_decode_kernel(device),
+                find_prefill_kernel(device),
+                rules,
+                find_chunk_kernel(device),
+            )

@@ -6,6 +6,7 @@ import torch
 
 from llmprof.costs.attention_memory import score_buffer_numbers
 from llmprof.engine.attention.base import DecodeKernel
+from llmprof.engine.attention.chunk_kernels import ChunkKernel
 from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
@@ -20,6 +21,7 @@ class StandardAttention:
 
     decode_kernel: DecodeKernel | None = None
     prefill_kernel: PrefillKernel | None = None
+    chunk_kernel: ChunkKernel | None = None
 
     def __init__(self, rules: tuple[ScoreRule, ...] = ()) -> None:
         """`rules`: one for each layer; none where all are plain."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from llmprof.engine.attention import Attention, DecodeKernel, PrefillKernel
+from llmprof.engine.attention import Attention, ChunkKernel, DecodeKernel, PrefillKernel
 from llmprof.engine.execution.decode_inputs import DecodeInputs
 from llmprof.engine.execution.step_program import Recording, StepProgram, recording
 from llmprof.engine.kv_cache import KvCache, KvPool
@@ -67,6 +67,7 @@ class _LiveAttention:
 
     decode_kernel: DecodeKernel | None = None
     prefill_kernel: PrefillKernel | None = None
+    chunk_kernel: ChunkKernel | None = None
 
     def __init__(self, attention: Attention, recorder: Recording) -> None:
         self._attention = attention

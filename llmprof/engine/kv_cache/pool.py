@@ -91,7 +91,7 @@ class KvPool:
             return
         run = step.runs[0]
         alike = len(step.runs) == 1 and run.same_context
-        if alike and run.first_block is not None and self._keeps_dtype:
+        if alike and run.first_block is not None and self.keeps_dtype:
             part = self._store.narrow(2, run.first_block, run.num_sequences)
             part = part.narrow(4, run.cached_tokens, run.new_tokens)
             # [layers, 2, sequences, kv_heads, new, head_dim] -> [sequences, new, 2, kv_heads, head_dim]
@@ -107,7 +107,7 @@ class KvPool:
         return "llmprof.kv_append_" if self._own_kernel else "torch.Tensor.index_put_"
 
     @property
-    def _keeps_dtype(self) -> bool:
+    def keeps_dtype(self) -> bool:
         """Stored as it is appended: no conversion on either side."""
         return self._store.dtype is self._dtype
 
@@ -135,7 +135,7 @@ class KvPool:
         if self._scale_layers:
             keys_values, scales = quantize_int8(keys_values)
             self._scale_layers[layer].view(-1)[rows] = scales
-        elif not self._keeps_dtype:
+        elif not self.keeps_dtype:
             # indexing knows no fp8, so its bytes are moved
             keys_values, vectors = to_fp8(keys_values).view(torch.uint8), vectors.view(torch.uint8)
         vectors[rows] = keys_values
@@ -143,7 +143,7 @@ class KvPool:
     def read(
         self, layer: int, run: SequenceRun, step: StepBatch
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if run.first_block is not None and self._keeps_dtype:
+        if run.first_block is not None and self.keeps_dtype:
             part = self._layers[layer].narrow(1, run.first_block, run.num_sequences)
             part = part.narrow(3, 0, run.attended_tokens)
         elif run.cached_tokens == 0:
@@ -166,7 +166,7 @@ class KvPool:
         shape = (_K_AND_V, run.num_sequences, heads, -1)
         part = numbers.narrow(1, 0, copied).index_select(0, blocks)
         part = part.view(self._store.dtype).view(*shape, head_dim)
-        if not self._keeps_dtype:
+        if not self.keeps_dtype:
             part = part.to(self._dtype)
         if self._scale_layers:
             scales = self._scale_layers[layer].view(-1, self.block_tokens).narrow(1, 0, copied)
@@ -189,7 +189,7 @@ class KvPool:
         """Hold normal noise in every block, as if prompts had been prefilled."""
         generator = torch.Generator(self._store.device).manual_seed(seed)
         for layer, numbers in enumerate(self._layers):
-            if self._keeps_dtype:
+            if self.keeps_dtype:
                 numbers.normal_(generator=generator)
                 continue
             noise = torch.empty(numbers.shape, device=numbers.device).normal_(generator=generator)

@@ -25,6 +25,8 @@ groups of 32 (128) by 6 % (6 %) against plain rounding; twice as many would add 
 _CHUNK_NUMBERS: Final = 1 << 15
 """Weights that are worked on at once: their temporaries stay in the cache, and torch leaves so few
 to the calling thread, of which there are several here."""
+_GPU_CHUNK_NUMBERS: Final = 1 << 26
+"""A GPU wants much at once; the temporaries take about 2 GiB."""
 
 
 def quantize_into(weight: torch.Tensor, packed: PackedWeight, *, search: bool = True) -> None:
@@ -32,13 +34,15 @@ def quantize_into(weight: torch.Tensor, packed: PackedWeight, *, search: bool = 
 
     `search=False` is plain rounding, which int4 models do not survive well: for comparisons.
     """
-    step = max(1, _CHUNK_NUMBERS // packed.in_features)
+    on_cpu = packed.device.type == "cpu"
+    numbers = _CHUNK_NUMBERS if on_cpu else _GPU_CHUNK_NUMBERS
+    step = max(1, numbers // packed.in_features)
 
     def quantize(start: int) -> None:
         part = packed.part(start, min(step, packed.shape[0] - start))
         _quantize_rows(weight[start : start + step], part, search=search)
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+    with ThreadPoolExecutor(torch.get_num_threads() if on_cpu else 1) as pool:
         for _ in pool.map(quantize, range(0, packed.shape[0], step)):
             pass
 

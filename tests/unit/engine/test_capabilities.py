@@ -8,6 +8,7 @@ from llmprof.engine.capabilities import (
     check_weights,
     check_workload,
 )
+from llmprof.engine.kernels import packed
 from llmprof.engine.request_trace import Request
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.settings import Quantization, RunConfig, WeightsSettings
@@ -55,12 +56,18 @@ def test_ranks_refuse_what_they_cannot_do_together(other: dict[str, object]) -> 
         check_capabilities(changed, ranks=2)
 
 
-def test_packed_weights_are_read_on_a_cpu() -> None:
-    for quantization in ("none", "int8", "int4"):
-        check_weights(WeightsSettings(quantization=Quantization(quantization)), "cpu")
-    for quantization in ("int8", "int4"):
-        with pytest.raises(CapabilityError, match=f"{quantization} is not available on cuda:0"):
-            check_weights(WeightsSettings(quantization=Quantization(quantization)), "cuda:0")
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_packed_weights_are_read_where_a_kernel_runs(
+    quantization: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = WeightsSettings(quantization=Quantization(quantization))
+    check_weights(weights, "cpu")
+    monkeypatch.setattr(packed, "triton_trouble", lambda device: None)
+    check_weights(weights, "cuda:0")
+    monkeypatch.setattr(packed, "triton_trouble", lambda device: "the package triton is missing")
+    refusal = f"{quantization} is not available on cuda:0: the package triton is missing"
+    with pytest.raises(CapabilityError, match=refusal):
+        check_weights(weights, "cuda:0")
 
 
 def test_fp8_weights_are_refused_with_the_reason() -> None:

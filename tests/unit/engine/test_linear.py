@@ -1,8 +1,11 @@
+import dataclasses
+
 import pytest
 import torch
 
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine import linear
+from llmprof.engine.kernels.packed import packed_kernels
 from llmprof.engine.kernels.tiles import tiles_available
 from llmprof.engine.linear import Linear, kernel_name
 from tests.packed_weights import FORMATS, random_packed
@@ -32,7 +35,8 @@ def test_rows_times_the_transposed_weight(rows: int, with_bias: bool, dtype: tor
 def test_many_rows_times_a_packed_weight_tile_by_tile(
     fmt: WeightFormat, tile_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "_TILE_BYTES", tile_bytes)
+    kernels = dataclasses.replace(packed_kernels("cpu"), tile_bytes=tile_bytes)
+    monkeypatch.setattr(linear, "packed_kernels", lambda device_type: kernels)
     packed, weights = random_packed(fmt, 13, 192)
     x, bias = torch.randn(40, 192), torch.randn(13)
     expected = x.double() @ torch.from_numpy(weights).T + bias.double()

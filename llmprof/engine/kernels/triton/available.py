@@ -1,0 +1,27 @@
+"""Whether Triton kernels can run on a GPU, asked before triton is imported."""
+
+import functools
+import importlib.util
+import subprocess
+
+import torch
+
+
+def runs_triton(device: str) -> bool:
+    """Whether kernels of this package run on `cpu` or `cuda:N`; on a CPU never."""
+    return torch.device(device).type == "cuda" and triton_trouble(device) is None
+
+
+@functools.cache
+def triton_trouble(device: str) -> str | None:
+    """Why no Triton kernel can run on `cuda:N`, as the end of a sentence; None where one did run."""
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    from llmprof.engine.kernels.triton.add_splits import add_splits
+
+    try:
+        add_splits(torch.zeros(1, 1, 1, device=device), None, torch.float32)
+    except (RuntimeError, OSError, ImportError, subprocess.SubprocessError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        return f"triton cannot build kernels here ({reason[0]})"
+    return None

@@ -1,0 +1,130 @@
+"""Kernels for GPUs, compiled for two of them without having one, by the arguments of real calls.
+
+The interpreter knows no layouts, no types of registers and no tensor cores: that a kernel compiles,
+and loads 16 bytes at once, shows here.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.quantization.packed_weight import PackedWeight
+
+triton = pytest.importorskip("triton")
+AMPERE, HOPPER = 80, 90
+
+
+class Driver:
+    """Says which GPU there is, and nothing else."""
+
+    def __init__(self, capability: int) -> None:
+        self._capability = capability
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._capability, 32)
+
+    def get_current_device(self) -> int:
+        return self._capability  # kernels are kept by it
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+class Compiled:
+    """The machine code of every kernel that was called; none of them ran."""
+
+    def __init__(self) -> None:
+        self.ptx: dict[str, str] = {}
+
+
+@pytest.fixture
+def compiled(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Compiled:
+    from triton.runtime.jit import JITFunction
+
+    from llmprof.engine.kernels.triton import attention_chunk, attention_decode, weight_matvec
+
+    found, run = Compiled(), JITFunction.run
+
+    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
+        found.ptx[kernel.name] = kernel.asm["ptx"]
+        assert kernel.asm["cubin"]
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(JITFunction, "run", compile_only)
+    for module in (attention_decode, attention_chunk):
+        native = request.param == HOPPER
+        monkeypatch.setattr(module, "converts_fp8", lambda device, native=native: native)
+    monkeypatch.setattr(attention_decode, "multiprocessors", lambda device: 132)
+    monkeypatch.setattr(weight_matvec, "multiprocessors", lambda device: 132)
+    monkeypatch.setattr(triton.runtime.driver, "_active", Driver(request.param))
+    return found
+
+
+def in_one_piece(ptx: str, what: str) -> int:
+    """Instructions that move 16 bytes: loads of four words, or copies to shared memory."""
+    return len(re.findall(what, ptx))
+
+
+WIDE_LOAD = r"ld\.global\S*\.v4\.b32"
+WIDE_COPY = r"cp\.async\.cg\.shared\.global"
+
+
+@pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
+def test_weights(compiled: Compiled) -> None:
+    from llmprof.engine.kernels.triton.weight_matvec import triton_matvec
+    from llmprof.engine.kernels.triton.weight_unpack import triton_unpack_rows_
+
+    for fmt in (WeightFormat("int8"), WeightFormat("int4", 32, symmetric=False)):
+        packed = PackedWeight.empty(fmt, torch.bfloat16, 1024, 1024, torch.empty)
+        stored = packed.codes, packed.scales, packed.minimums
+        number, group_size = fmt.number, fmt.group_size or 0
+        for rows in (1, 8):
+            x = torch.empty(rows, 1024, dtype=torch.bfloat16)
+            triton_matvec(x, *stored, None, number, group_size)
+        assert in_one_piece(compiled.ptx["_multiply_one_row"], WIDE_LOAD) >= 2
+        assert in_one_piece(compiled.ptx["_multiply_by_dots"], WIDE_COPY) >= 2
+        assert "mma" in compiled.ptx["_multiply_by_dots"]
+        triton_unpack_rows_(x.new_empty(64, 1024), *stored, None, 0, number, group_size)
+        assert in_one_piece(compiled.ptx["_unpack"], WIDE_LOAD) >= 1
+    assert "_add" in compiled.ptx  # 32 programs for 132 multiprocessors: the sums are split
+
+
+@pytest.mark.parametrize(
+    ("compiled", "stored"),
+    [(HOPPER, torch.bfloat16), (HOPPER, torch.int8), (AMPERE, torch.float8_e4m3fn)],
+    indirect=["compiled"],
+)
+def test_attention(compiled: Compiled, stored: torch.dtype) -> None:
+    from llmprof.engine.kernels.triton.attention_chunk import triton_chunk_attention
+    from llmprof.engine.kernels.triton.attention_decode import triton_decode_attention
+
+    store = torch.empty(2, 64, 8, 16, 128, dtype=stored)
+    scales = torch.empty(2, 64, 8, 16) if stored is torch.int8 else None
+    query = torch.empty(2, 32, 128, dtype=torch.bfloat16)
+    tables = torch.zeros(2, 32, dtype=torch.int32)
+    lengths = torch.ones(2, dtype=torch.int32)
+    triton_decode_attention(query, store, scales, tables, lengths, 512)
+    assert "_join" in compiled.ptx
+    assert "mma" in compiled.ptx["_attend"]
+    assert in_one_piece(compiled.ptx["_attend"], WIDE_COPY) >= 4
+    triton_chunk_attention(query, store, scales, tables, lengths, 7, 3.0)
+    assert "mma" in compiled.ptx["_attend"]
+
+
+@pytest.mark.parametrize("compiled", [AMPERE], indirect=True)
+def test_reading(compiled: Compiled) -> None:
+    from llmprof.ceilings import triton_read
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton_read, "_num_multiprocessors", lambda device: 132)
+        triton_read.triton_read(torch.empty(1 << 16), 1)
+    assert in_one_piece(compiled.ptx["_read"], WIDE_LOAD) >= 4
