@@ -13,13 +13,12 @@ from llmprof.renderers.comparison_tables import (
     settings_table,
     stamps,
 )
+from llmprof.renderers.confirmation_tables import confirmation_tables
 from llmprof.renderers.document_page import Page, render_page
 from llmprof.renderers.inline_svg import inline_svg
 from llmprof.renderers.live_tables import (
     arrangement_text,
-    forecast_table,
     prediction_text,
-    residual_tables,
 )
 from llmprof.renderers.markdown import code, details, escaped, table_lines
 from llmprof.renderers.tables import Table
@@ -83,7 +82,8 @@ def comparison_markdown(comparison: Comparison) -> bytes:
 def _live_lines(live: LiveComparison) -> list[str]:
     lines = [f"{escaped(one_line(prediction_text(live)))}; {arrangement_text(live)}.", ""]
     if live.confirmation is not None:
-        lines += [*table_lines(forecast_table(live)), ""]
+        forecast, *_residuals = confirmation_tables(live.confirmation)
+        lines += [*table_lines(forecast), ""]
         lines += [f"- {escaped(one_line(one.sentence))}" for one in live.confirmation.phases]
     return lines
 
@@ -137,7 +137,7 @@ def _live_facts(live: LiveComparison | None) -> tuple[Fact, ...]:
 def _live_sections(live: LiveComparison | None) -> tuple[tuple[str, tuple[Table, ...]], ...]:
     if live is None or live.confirmation is None:
         return ()
-    return (("Predicted and measured", (forecast_table(live), *residual_tables(live))),)
+    return (("Predicted and measured", confirmation_tables(live.confirmation)),)
 
 
 def _fact(side: ComparedSide) -> Fact:

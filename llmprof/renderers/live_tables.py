@@ -1,11 +1,8 @@
-"""What was predicted beside what was measured, as cells: the terminal, the page and Markdown share them."""
+"""How two arms took turns, what they wrote, and what was predicted: sentences for terminal, page and Markdown."""
 
 from llmprof import units
-from llmprof.renderers.metric_format import NOTHING
-from llmprof.renderers.tables import Table
-from llmprof.renderers.wording import group_name
 from llmprof.schema.comparison import Arrangement, LiveComparison
-from llmprof.schema.confirmation import OutputComparison, PhaseConfirmation
+from llmprof.schema.confirmation import OutputComparison
 
 _ARRANGEMENTS = {
     Arrangement.ONE_PROCESS: "A B B A in one process",
@@ -45,50 +42,4 @@ def prediction_text(live: LiveComparison) -> str:
     return (
         f"predicted at {made.predicted_at:%H:%M:%S} UTC from a run of the baseline (tier "
         f"{made.prediction.tier.value}), measured after that"
-    )
-
-
-def forecast_table(live: LiveComparison) -> Table:
-    """One row per phase: by how much faster the candidate was to be, and was."""
-    phases = live.confirmation.phases if live.confirmation else ()
-    return Table(
-        caption="Base time over candidate time, as predicted and as measured",
-        columns=("phase", "predicted", "measured", "prediction off by", "in its interval"),
-        rows=tuple(_forecast_row(one) for one in phases),
-        prose=frozenset({4}),
-    )
-
-
-def _forecast_row(one: PhaseConfirmation) -> tuple[str, ...]:
-    return (
-        one.phase.value,
-        f"{units.ratio(one.predicted_speedup)} [{units.significant(one.predicted_low)}, "
-        f"{units.significant(one.predicted_high)}]",
-        f"{units.ratio(one.speedup.point)} [{units.significant(one.speedup.low)}, "
-        f"{units.significant(one.speedup.high)}]",
-        units.signed_percent(one.error),
-        "inside" if one.inside else "OUTSIDE",
-    )
-
-
-def residual_tables(live: LiveComparison) -> tuple[Table, ...]:
-    """Per phase, the groups by how far the prediction missed them."""
-    phases = live.confirmation.phases if live.confirmation else ()
-    return tuple(_residual_table(one) for one in phases if one.residuals)
-
-
-def _residual_table(one: PhaseConfirmation) -> Table:
-    return Table(
-        caption=f"{one.phase.value}: where prediction and measurement part, by op group",
-        columns=("op group", "baseline", "predicted", "measured", "measured − predicted"),
-        rows=tuple(
-            (
-                "between the groups" if part.group is None else group_name(part.group),
-                NOTHING if part.base_s is None else units.seconds(part.base_s),
-                units.seconds(part.predicted_s),
-                units.seconds(part.measured_s),
-                units.signed_seconds(part.residual_s),
-            )
-            for part in one.residuals
-        ),
     )
