@@ -114,6 +114,7 @@ def measure(
         counted=session.counted,
         traced=tuple(session.traced),
         trace=session.trace,
+        energy=session.energy,
         own_cost=session.own_cost(),
         output_sha256=session.output_sha256,
         phases=workload.phases,

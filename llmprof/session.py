@@ -14,13 +14,14 @@ from llmprof.engine.probe import Probe, wants_ops
 from llmprof.engine.workload import StepUse, Workload
 from llmprof.errors import MeasurementFailedError
 from llmprof.instruments.canary import Canary
-from llmprof.instruments.clock import HostClock, device_timer
+from llmprof.instruments.clock import NS_PER_S, HostClock, device_timer
 from llmprof.instruments.contention import ContentionMeter
 from llmprof.instruments.hold_back import hold_back, seconds_to_enqueue
 from llmprof.instruments.injection import QueueAhead
-from llmprof.instruments.nvml import NvmlSession, NvmlUnavailable, open_nvml
+from llmprof.instruments.nvml import open_nvml
 from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
+from llmprof.instruments.sensors import Sensors
 from llmprof.instruments.timelines import TRACED_ROUNDS, Timeline, TracingPass
 from llmprof.instruments.tracer import GroupTracer, StepTracer
 from llmprof.schema.ceilings import CeilingReading, Ceilings
@@ -30,7 +31,7 @@ from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import (
     Contention,
     CountedStep,
-    DeviceTelemetry,
+    EnergyWindow,
     OwnCost,
     Round,
     StepSample,
@@ -42,6 +43,8 @@ from llmprof.store.progress import Progress
 
 MAX_WARMUP_ROUNDS = 8
 BUSY_RUN_QUEUE_FRACTION = 0.15
+ENERGY_WINDOW_S = 1.5
+"""Of rounds back to back, where each is too short for the energy counter."""
 
 _UNOBSERVED = nullcontext()
 
@@ -69,6 +72,7 @@ class Session:
     counted: tuple[CountedStep, ...] = ()
     traced: list[Round] = field(default_factory=list)
     trace: Trace | None = None
+    energy: EnergyWindow | None = None
     warmup: Warmup = field(default_factory=lambda: Warmup(rounds=0, settled=None))
     caveats: list[Caveat] = field(default_factory=list)
     output_sha256: str | None = None
@@ -82,12 +86,15 @@ class Session:
         self.origin_ns = self.clock.now_ns()
         self.timer = device_timer(self.environment.device)
         self.meter = ContentionMeter(self.environment.threads, canary=Canary())
-        self.nvml = open_nvml(self.environment.gpu.uuid) if self.environment.gpu else None
+        gpu = self.environment.gpu
+        self.sensors = Sensors(open_nvml(gpu.uuid) if gpu else None, self.origin_ns)
+        self.sampler_cpu_s = 0.0
         self.live = LiveCeilings(
             self.workload.needs,
             self.environment,
             measured=self.ceilings,
             skinny_formats=self.workload.needs.skinny_formats,
+            sm_clock_hz=self.sensors.sm_clock_hz,
         )
 
     def warm_up(self) -> None:
@@ -142,6 +149,7 @@ class Session:
                 if Pass.GROUPED in self.config.measure.passes:
                     reading = self._grouped_round(index, reading)
             self.progress.update("rounds", total, total)
+            self._measure_energy()
             self._trace_rounds(reading)
             self.before_saving()
         except (KeyboardInterrupt, MeasurementFailedError) as stop:
@@ -151,6 +159,23 @@ class Session:
             self.failed = isinstance(stop, MeasurementFailedError)
             why = f"failed ({stop})" if self.failed else "interrupted"
             self.interrupted = f"{why} after {len(self.rounds)} of {total} rounds"
+
+    def _measure_energy(self) -> None:
+        """Of rounds that are each too short for the counter: of several, with nothing in between."""
+        known = any(one.telemetry and one.telemetry.energy_j is not None for one in self.rounds)
+        if known or not self.sensors.counts_energy():
+            return
+        self.progress.note("measuring energy")
+        rounds, begin_ns = 0, self.clock.now_ns()
+        with self.sensors.during():
+            while self.clock.now_ns() - begin_ns < ENERGY_WINDOW_S * NS_PER_S:
+                self._run(self._step_tracer())
+                rounds += 1
+        telemetry = self.sensors.read()
+        if telemetry and telemetry.energy_j is not None and telemetry.interval_s:
+            self.energy = EnergyWindow(
+                rounds=rounds, energy_j=telemetry.energy_j, interval_s=telemetry.interval_s
+            )
 
     def _trace_rounds(self, reading: CeilingReading) -> None:
         """Time every op of a few rounds, last of all: recording may leave the process slower."""
@@ -173,6 +198,7 @@ class Session:
 
     def _clean_round(self, index: int, before: CeilingReading) -> CeilingReading:
         round_ = self._round(index, before, self._step_tracer())
+        self.sampler_cpu_s += self.sensors.sampler_cpu_s
         self.rounds.append(round_)
         return round_.after or before
 
@@ -200,13 +226,12 @@ class Session:
         around: AbstractContextManager[object] = _UNOBSERVED,
         wrap: Injection = _as_it_is,
     ) -> Round:
-        if isinstance(self.nvml, NvmlSession):
-            self.nvml.start()
-        self.meter.start()
-        with around:
-            self._run(wrap(tracer))
-        contention = self.meter.stop()
-        telemetry = self._telemetry()
+        with self.sensors.during():
+            self.meter.start()
+            with around:
+                self._run(wrap(tracer))
+            contention = self.meter.stop()
+        telemetry = self.sensors.read()
         details = self.workload.round_details()
         return Round(
             index=index,
@@ -218,12 +243,6 @@ class Session:
             requests=details.requests,
             events=details.events,
         )
-
-    def _telemetry(self) -> DeviceTelemetry | None:
-        """None on a CPU; of a GPU without NVML nothing but the reason."""
-        if isinstance(self.nvml, NvmlUnavailable):
-            return DeviceTelemetry(missing={"nvml": self.nvml.reason})
-        return None if self.nvml is None else self.nvml.read()
 
     def _step_tracer(self) -> StepTracer:
         return StepTracer(self.clock, self.timer, self.origin_ns)
@@ -243,7 +262,7 @@ class Session:
 
     def own_cost(self) -> OwnCost:
         steps = [step for round_ in self.grouped for step in round_.steps]
-        return measure_own_cost(self.clock, self.timer, steps)
+        return measure_own_cost(self.clock, self.timer, steps, sampler_cpu_s=self.sampler_cpu_s)
 
     def _reading(self) -> CeilingReading:
         return self.live.read((self.clock.now_ns() - self.origin_ns) / 1e9)

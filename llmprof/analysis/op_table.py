@@ -88,7 +88,7 @@ def _judged(record: RunRecord, trace: Trace, timeline: OpTimeline) -> _Step | No
     """A step without ops, readings or costs cannot be judged."""
     round_ = record.traced[timeline.round]
     sample = round_.steps[timeline.step]
-    rates = round_rates(round_, record.ceilings)
+    rates = round_rates(round_, record.ceilings, sample.shape.phase)
     cost = cost_of(record, sample.shape)
     times = times_by_op(trace, timeline)
     busy_s = sum(one.time_s for one in times.values())

@@ -56,7 +56,7 @@ def gather_phase(
     if measurement is None:
         return None
     work = median_step_work(record, clean.rounds, phase)
-    rates = median_rates(clean.rounds, record.ceilings)
+    rates = median_rates(clean.rounds, record.ceilings, phase)
     fraction = None
     if work is not None and rates is not None:
         fraction = step_roof_fraction(record, clean.rounds, phase, work)

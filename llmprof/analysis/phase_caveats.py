@@ -8,6 +8,7 @@ from llmprof.analysis.ledger_checks import MAX_GROUPED_SCALE
 from llmprof.analysis.op_roof import roof_bytes
 from llmprof.analysis.phase_case import PhaseCase, unmapped_fraction
 from llmprof.analysis.rates import distinct_readings, dtypes_without_ceiling
+from llmprof.analysis.sm_clock import clock_caveats
 from llmprof.analysis.statistics import CONFIDENCE, FEW_SAMPLES, interval_rank
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Roof
@@ -31,6 +32,7 @@ def phase_caveats(case: PhaseCase, roof: Roof | None) -> Iterable[Caveat]:
     yield from _without_ceiling(case)
     yield from _without_formula(case)
     yield from _without_fast_path(case)
+    yield from clock_caveats(case.clean.rounds, case.phase)
 
 
 def _few_rounds(case: PhaseCase) -> Iterable[Caveat]:

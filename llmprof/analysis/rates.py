@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
+from llmprof.analysis.sm_clock import clock_ratio
 from llmprof.costs.collectives import OP_OF_COLLECTIVE
 from llmprof.schema.ceilings import CeilingReading, Ceilings, CollectiveCeiling
-from llmprof.schema.cost import StepCost
+from llmprof.schema.cost import Phase, StepCost
 from llmprof.schema.run import Round
 
 
@@ -78,9 +79,13 @@ def distinct_readings(rounds: Sequence[Round]) -> tuple[CeilingReading, ...]:
     return tuple(found[time_s] for time_s in sorted(found))
 
 
-def round_rates(one: Round, ceilings: Ceilings) -> RoundRates | None:
-    """None where no reading was taken beside the round."""
-    readings = adjacent_readings(one)
+def round_rates(one: Round, ceilings: Ceilings, phase: Phase | None = None) -> RoundRates | None:
+    """None where no reading was taken beside the round.
+
+    With a `phase` the live matmul ceiling is that at its SM clock (`sm_clock.clock_ratio`). Cached
+    ceilings of other dtypes stay as they are: at which clock they were read is not known.
+    """
+    readings = tuple(_at_the_clock(one, reading, phase) for reading in adjacent_readings(one))
     if not readings:
         return None
     return RoundRates(
@@ -89,9 +94,12 @@ def round_rates(one: Round, ceilings: Ceilings) -> RoundRates | None:
     )
 
 
-def median_rates(rounds: Sequence[Round], ceilings: Ceilings) -> Rates | None:
+def median_rates(
+    rounds: Sequence[Round], ceilings: Ceilings, phase: Phase | None = None
+) -> Rates | None:
     """Medians over the rounds of the means beside them; None where no reading was taken."""
-    means = [rates.mean for one in rounds if (rates := round_rates(one, ceilings)) is not None]
+    found = [round_rates(one, ceilings, phase) for one in rounds]
+    means = [rates.mean for rates in found if rates is not None]
     if not means:
         return None
     return Rates(
@@ -120,6 +128,11 @@ def median_disagreement(
             before, after = value(one.before), value(one.after)
             gaps.append(abs(after - before) / fmean((before, after)))
     return median(gaps) if gaps else None
+
+
+def _at_the_clock(one: Round, reading: CeilingReading, phase: Phase | None) -> CeilingReading:
+    ratio = clock_ratio(one, reading, phase)
+    return reading.model_copy(update={"matmul_flops_per_s": ratio * reading.matmul_flops_per_s})
 
 
 def _mean_rates(readings: Sequence[CeilingReading], ceilings: Ceilings) -> Rates:

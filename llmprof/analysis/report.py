@@ -79,7 +79,7 @@ def build_report(record: RunRecord) -> Report:
             *plausibility_caveats(record.ceilings, points, datasheet),
         ),
         headline=headline(cases, verdicts),
-        energy_per_token_j=energy_per_token(clean.rounds),
+        energy_per_token_j=energy_per_token(clean.rounds, record.energy),
         datasheet=datasheet,
         no_datasheet=found.reason if isinstance(found, NoDatasheet) else None,
         levers=find_levers(record, cases),

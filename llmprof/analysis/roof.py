@@ -12,8 +12,9 @@ from llmprof.schema.run import Round
 
 
 def build_roof(rounds: Sequence[Round], ceilings: Ceilings) -> Roof | None:
-    """Medians over the rounds of the readings beside them, as `rates.median_rates` has them.
+    """Medians over the rounds of the readings beside them, at the clock that they were read at.
 
+    As `rates.median_rates` has them without a phase.
     The kernel named is the one that won most readings. None where no reading was taken: then nothing
     can be judged.
     """

@@ -40,7 +40,7 @@ def step_roof_fraction(
     """
     ratios = []
     for step in round_steps(rounds, phase):
-        rates = round_rates(step.round, record.ceilings)
+        rates = round_rates(step.round, record.ceilings, phase)
         if rates is None:
             continue
         ratios.append(

@@ -112,7 +112,7 @@ def _scale(step_s: float, kernels_s: float | None, grouped: GroupedStep) -> floa
 def _round_splits(
     record: RunRecord, step: RoundStep, grouped: Sequence[GroupedStep], work: StepWork
 ) -> tuple[StepSplit, ...]:
-    rates = round_rates(step.round, record.ceilings)
+    rates = round_rates(step.round, record.ceilings, work.cost.shape.phase)
     if rates is None:
         return ()
     neighbour = nearest(grouped, step.round.steps[0].start_s)

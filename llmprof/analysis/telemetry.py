@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from llmprof import units
 from llmprof.analysis.statistics import median_estimate
 from llmprof.analysis.tokens import tokens_by_step
 from llmprof.schema.measurement import Caveat, Estimate
-from llmprof.schema.run import DeviceTelemetry, Round
+from llmprof.schema.run import DeviceTelemetry, EnergyWindow, Round
 
 NOTABLE_SHARE: Final = 0.10
 """Of a round that the clock was held back: below it, ceilings beside the round tell enough."""
+ENERGY_STEP_S: Final = 0.1
+"""Longest time between two steps of the energy counter: at each end of an interval it may be as far
+behind, and what both ends leave open together is the power of so long."""
 NOTABLE_FREED_BYTES: Final = 256 * 2**20
 """Far above what drivers and library workspaces move between two rounds."""
 _WORTH_SAYING: Final = (
@@ -21,17 +25,38 @@ _WORTH_SAYING: Final = (
 """What a judgement of the rounds would rest on. GPM is of new GPUs alone, and doctor tells of it."""
 
 
-def energy_per_token(rounds: Sequence[Round]) -> Estimate | None:
+def energy_per_token(
+    rounds: Sequence[Round], window: EnergyWindow | None = None
+) -> Estimate | None:
     """Joules of the whole device per token, prompt and output together; None without a counter.
 
-    Idle power is in it, and so is every other process on the device.
+    Idle power is in it, and so is every other process on the device. Of `window` where each round is
+    too short for the counter: its interval is what the counter's steps leave open.
     """
     per_token = []
     for one in rounds:
         tokens = sum(tokens_by_step(one))
         if one.telemetry is not None and one.telemetry.energy_j and tokens:
             per_token.append(one.telemetry.energy_j / tokens)
+    if not per_token and window is not None:
+        return _of_window(rounds, window)
     return median_estimate(per_token) if per_token else None
+
+
+def _of_window(rounds: Sequence[Round], window: EnergyWindow) -> Estimate | None:
+    """Every round of a workload has the same tokens, so the window's are those of as many rounds."""
+    tokens = median(sum(tokens_by_step(one)) for one in rounds) if rounds else 0
+    if not tokens or not window.energy_j:
+        return None
+    per_token = window.energy_j / (window.rounds * tokens)
+    off = min(1.0, ENERGY_STEP_S / window.interval_s)
+    return Estimate(
+        point=per_token,
+        low=per_token * (1 - off),
+        high=per_token * (1 + off),
+        confidence=0.0,
+        num_samples=1,
+    )
 
 
 def memory_occupancy(telemetry: DeviceTelemetry) -> float | None:

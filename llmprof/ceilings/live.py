@@ -1,7 +1,7 @@
 """The ceilings that a run is judged by, read again and again between its rounds."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -54,18 +54,20 @@ class LiveCeilings:
         skinny_formats: Sequence[WeightFormat] = (),
         make_product: MakeProduct = Linear,
         product_name: str | None = None,
+        sm_clock_hz: Callable[[], float | None] | None = None,
     ) -> None:
         """Take the memory (up to a quarter of what is free) and choose kernels, in 1 to 2 s.
 
         `measured` is what was found on this device before: it labels the level of memory, instead of
         sizes alone, and tells how large a matmul a reading can afford. `skinny_formats` say how the weights of each skinny shape are stored; none: as
         floats of the run's dtype. `make_product` and `product_name` are the engine's kernel for
-        them. Raises CapabilityError for a dtype without a matmul on this device, or without memory.
+        them. `sm_clock_hz` tells a GPU's clock now. Raises CapabilityError for a dtype without a matmul on this device, or without memory.
         """
         self._device = device or environment.device
         self._needs = needs
         self._formats = tuple(skinny_formats)
         self._product_name = product_name or self._names_of_products()
+        self._sm_clock_hz = sm_clock_hz or _no_clock
         _check_dtype(needs, self._device)
         self._stopwatch = Stopwatch(self._device)
         pool_dtype = TORCH_DTYPES.get(needs.compute_dtype, torch.float32)
@@ -99,7 +101,8 @@ class LiveCeilings:
         with torch.inference_mode(), float32_precision(self._needs.compute_dtype):
             self._pass_over_the_pool()
             reads = self._read_memory()
-            matmuls, skinny = self._multiply(), self._read_skinny()
+            matmuls, sm_clock_hz = self._multiply(), self._sm_clock_hz()
+            skinny = self._read_skinny()
             alpha_s = None if self._alpha is None else self._alpha.read_s()
         reader, read_bytes_per_s = reads.winner(self._device)
         product, matmul_flops_per_s = matmuls.winner(self._device)
@@ -115,6 +118,7 @@ class LiveCeilings:
             matmul_shape=self._products[product].shape,
             skinny=skinny,
             alpha_s=alpha_s,
+            sm_clock_hz=sm_clock_hz or None,
             read_calls_bytes_per_s=reads.stored,
             matmul_calls_flops_per_s=matmuls.stored,
         )
@@ -182,6 +186,10 @@ class LiveCeilings:
         rows = self._needs.skinny_rows or 1
         names = [kernel_name(rows, self._device, weights) for weights in self._formats]
         return "; ".join(dict.fromkeys(names)) or kernel_name(rows, self._device)
+
+
+def _no_clock() -> float | None:
+    return None
 
 
 def _known_rate(dtype: str, measured: Ceilings | None) -> float:

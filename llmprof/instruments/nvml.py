@@ -182,6 +182,17 @@ class NvmlSession:
             activity = GpmReading(missing={"gpm": self.gpm.reason})
         return activity, self._counters.stop()
 
+    def sm_clock_hz(self) -> float | None:
+        """Now, and nothing else: cheap enough to be asked again and again."""
+        nvml, board = self._nvml, self._board
+        mhz = Questions(self._errors).ask(
+            "sm_clock_hz", lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM)
+        )
+        return _scaled(mhz, 1e6)
+
+    def counts_energy(self) -> bool:
+        return self._counters.counts_energy()
+
     def describe(self) -> NvmlDescription:
         nvml, board = self._nvml, self._board
         questions = Questions(self._errors)

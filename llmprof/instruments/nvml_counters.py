@@ -14,7 +14,8 @@ from typing import Any, Final
 from llmprof.instruments.nvml_questions import Questions
 
 LEAST_ENERGY_S: Final = 1.0
-"""The energy counter moves in steps of some 20 to 100 ms: a shorter interval says little."""
+"""The energy counter moves in steps of some 20 to 100 ms (`analysis.telemetry.ENERGY_STEP_S`): a
+shorter interval says little."""
 _POLICIES: Final = {"power": "NVML_PERF_POLICY_POWER", "thermal": "NVML_PERF_POLICY_THERMAL"}
 _NS_PER_S: Final = 1e9
 _MJ_PER_J: Final = 1e3
@@ -70,6 +71,10 @@ class AccumulatedCounters:
             interval_s=interval_s,
             missing=missing,
         )
+
+    def counts_energy(self) -> bool:
+        """Whether the device has that counter, however short the interval."""
+        return "energy_j" in self._read()[0]
 
     def _read(self) -> tuple[dict[str, int], dict[str, str]]:
         """Raw counters by field, and why the others are not there."""

@@ -196,6 +196,9 @@ class CeilingReading(Record):
     skinny: SkinnyReading | None
     alpha_s: PositiveFloat | None = None
     """Fixed cost of one op at this moment, on a CPU (see `FixedCost`); null on a GPU and in older files."""
+    sm_clock_hz: PositiveFloat | None = None
+    """Of a GPU, as the last matmul ended: `matmul_flops_per_s` goes with it. Null on a CPU, where NVML
+    does not tell, and in older files."""
     read_calls_bytes_per_s: tuple[PositiveFloat, ...] = ()
     matmul_calls_flops_per_s: tuple[PositiveFloat, ...] = ()
     """Of every shape that took a turn, the winner's among them."""

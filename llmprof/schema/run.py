@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from llmprof.schema.ceilings import CeilingReading, Ceilings
 from llmprof.schema.confirmation import Confirmation
@@ -133,10 +133,21 @@ class Contention(Record):
     the group stood still; null without a quota."""
 
 
+class ClockSample(Record):
+    """The clock of a GPU's multiprocessors at one moment of a round."""
+
+    time_s: NonNegativeFloat
+    """Since the start of the run."""
+    sm_clock_hz: NonNegativeFloat
+
+
 class DeviceTelemetry(Record):
     """Device sensors during a round; each field null with its reason where it could not be read."""
 
     sm_clock_hz: NonNegativeFloat | None = None
+    """Right after the round; `sm_clock_samples` are those during it."""
+    sm_clock_samples: tuple[ClockSample, ...] = ()
+    """Every 50 ms, or less often in rounds of more than half a minute."""
     memory_clock_hz: NonNegativeFloat | None = None
     power_w: NonNegativeFloat | None = None
     temperature_celsius: float | None = None
@@ -184,6 +195,15 @@ class Round(Record):
     requests: tuple[RequestSample, ...] = ()
     """In the order of the trace; empty for work of a fixed shape."""
     events: tuple[ServingEvent, ...] = ()
+
+
+class EnergyWindow(Record):
+    """Energy of several rounds back to back, where each alone is too short for the counter."""
+
+    rounds: PositiveInt
+    energy_j: NonNegativeFloat
+    """Of the whole device, what it draws between two rounds included."""
+    interval_s: PositiveFloat
 
 
 class CountedOp(Record):
@@ -291,6 +311,8 @@ class RunRecord(Record):
     """The rounds of the tracing pass."""
     trace: Trace | None = None
     """Ops of the traced rounds; null without a tracing pass."""
+    energy: EnergyWindow | None = None
+    """Null where rounds have `telemetry.energy_j` of their own, and without such a counter."""
     own_cost: OwnCost
     output_sha256: str | None
     """Hash over the output ids of the first round; every round must give the same."""

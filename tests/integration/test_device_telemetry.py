@@ -8,6 +8,7 @@ import pytest
 
 from llmprof.analysis.report import build_report
 from llmprof.instruments.nvml import NvmlUnavailable, open_nvml
+from llmprof.instruments.nvml_counters import AccumulatedCounters, CounterReading
 from llmprof.profiler import measure
 from llmprof.schema.run import DeviceTelemetry, RunRecord
 from llmprof.schema.settings import RunConfig
@@ -41,6 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         [tiny_ops(4, "cpu")], device="cpu", threads=1, working_set_bytes=1 << 20
     )
     monkeypatch.setattr("llmprof.session.LiveCeilings", Readings)
+    monkeypatch.setattr("llmprof.session.ENERGY_WINDOW_S", 0.0)
     monkeypatch.setattr("llmprof.session.Canary", lambda: SimpleNamespace(read_hz=lambda: 3e9))
     monkeypatch.setattr(
         "llmprof.profiler.cached_ceilings", lambda *_, **__: a_run_record().ceilings
@@ -106,3 +108,36 @@ def test_unified_memory_and_forbidden_counters(run: Run) -> None:
         assert telemetry.missing["gpm"] == "Not Supported"
         assert telemetry.held_back_s == {}
         assert telemetry.sm_clock_hz == 1.755e9
+
+
+def test_rounds_too_short_for_the_energy_counter_are_measured_back_to_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A counter that is fine with any interval in a window, and never in a round."""
+    nvml = FakeNvml()
+    monkeypatch.setattr("llmprof.session.ENERGY_WINDOW_S", 0.02)
+    least_s = iter([60.0] * 4 + [0.0])
+    stop = AccumulatedCounters.stop
+
+    def stopped(counters: AccumulatedCounters) -> CounterReading:
+        monkeypatch.setattr("llmprof.instruments.nvml_counters.LEAST_ENERGY_S", next(least_s))
+        nvml.energy_mj += 5_000
+        return stop(counters)
+
+    monkeypatch.setattr(AccumulatedCounters, "stop", stopped)
+    record = run(nvml)
+    assert all(one.telemetry and one.telemetry.energy_j is None for one in record.rounds)
+    assert record.energy is not None
+    assert record.energy.energy_j == 5.0
+    assert record.energy.rounds >= 1
+    estimate = build_report(record).energy_per_token_j
+    assert estimate is not None
+    tokens = sum(step.shape.logit_rows for step in record.rounds[0].steps)
+    assert estimate.point == pytest.approx(5.0 / (record.energy.rounds * tokens))
+
+
+def test_without_an_energy_counter_no_extra_round_is_run(run: Run) -> None:
+    record = run(FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]))
+    assert record.energy is None
+    assert record.rounds[0].telemetry is not None
+    assert record.rounds[0].telemetry.missing["energy_j"] == "Not Supported"

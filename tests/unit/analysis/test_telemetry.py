@@ -6,7 +6,7 @@ from llmprof.analysis.telemetry import (
     held_back_caveats,
     telemetry_caveats,
 )
-from llmprof.schema.run import DeviceTelemetry, Round, RunRecord
+from llmprof.schema.run import DeviceTelemetry, EnergyWindow, Round, RunRecord
 from tests.records import a_run_record
 
 
@@ -62,3 +62,26 @@ def test_memory_that_another_process_frees_is_a_warning_and_growing_is_none() ->
     assert caveat.code == "memory-freed"
     assert "11.2 GiB" in caveat.message
     assert not [*telemetry_caveats(used(6, 18, 17.9, 18))]
+
+
+def test_short_rounds_have_the_energy_of_several() -> None:
+    """300 J in 2 s over ten rounds; the counter's steps of 0.1 s leave a twentieth open."""
+    record = with_telemetry(DeviceTelemetry(missing={"energy_j": "the round took 0.20 s"}))
+    window = EnergyWindow(rounds=10, energy_j=300.0, interval_s=2.0)
+    tokens = sum(step.shape.new_tokens for step in record.rounds[0].steps)
+    estimate = energy_per_token(record.rounds, window)
+    assert estimate is not None
+    assert estimate.point == pytest.approx(30.0 / tokens)
+    assert (estimate.low, estimate.high) == (
+        pytest.approx(28.5 / tokens),
+        pytest.approx(31.5 / tokens),
+    )
+    with_window = record.model_copy(update={"energy": window})
+    assert build_report(with_window).energy_per_token_j == estimate
+
+
+def test_a_round_with_energy_of_its_own_goes_before_a_window() -> None:
+    record = with_telemetry(DeviceTelemetry(energy_j=100.0, interval_s=2.0))
+    window = EnergyWindow(rounds=10, energy_j=300.0, interval_s=2.0)
+    assert energy_per_token(record.rounds, window) == energy_per_token(record.rounds)
+    assert energy_per_token([], window) is None
