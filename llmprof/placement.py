@@ -18,10 +18,11 @@ from llmprof.engine.rank_roles import following
 from llmprof.engine.unused_settings import check_all_used
 from llmprof.engine.workload import Workload
 from llmprof.instruments.host_memory import host_memory
+from llmprof.instruments.nvtx_ranges import open_ranges
 from llmprof.instruments.peak_memory import forget_peak_memory
 from llmprof.instruments.snapshot import resolve_threads
 from llmprof.schema.ceilings import CollectiveCeiling
-from llmprof.schema.settings import RunConfig
+from llmprof.schema.settings import Pass, RunConfig
 from llmprof.store.progress import NullProgress, Progress
 
 
@@ -56,6 +57,8 @@ def find_place(config: RunConfig, argv: tuple[str, ...]) -> Place:
     check_launch(config, launch, command=shlex.join(argv[1:]))
     check_capabilities(config, ranks=launch.world_size)
     device = resolve_device(config.device, local_rank=launch.local_rank)
+    if Pass.NVTX in config.measure.passes:
+        open_ranges(device)
     return Place(
         device=device,
         threads=resolve_threads(config.execution.threads, processes=launch.local_size),

@@ -19,6 +19,7 @@ from llmprof.instruments.contention import ContentionMeter
 from llmprof.instruments.hold_back import hold_back, seconds_to_enqueue
 from llmprof.instruments.injection import QueueAhead
 from llmprof.instruments.nvml import open_nvml
+from llmprof.instruments.nvtx_ranges import NvtxRanges, open_ranges
 from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.sensors import Sensors
@@ -150,6 +151,7 @@ class Session:
                     reading = self._grouped_round(index, reading)
             self.progress.update("rounds", total, total)
             self._measure_energy()
+            self._mark_round()
             self._trace_rounds(reading)
             self.before_saving()
         except (KeyboardInterrupt, MeasurementFailedError) as stop:
@@ -176,6 +178,12 @@ class Session:
             self.energy = EnergyWindow(
                 rounds=rounds, energy_j=telemetry.energy_j, interval_s=telemetry.interval_s
             )
+
+    def _mark_round(self) -> None:
+        """One round for a profiler that is attached from outside; nothing of it is kept."""
+        if Pass.NVTX in self.config.measure.passes:
+            self.progress.note("a round with NVTX ranges")
+            self._run(NvtxRanges(self._step_tracer(), open_ranges(self.environment.device)))
 
     def _trace_rounds(self, reading: CeilingReading) -> None:
         """Time every op of a few rounds, last of all: recording may leave the process slower."""

@@ -162,3 +162,20 @@ class FakeNvml:
 
     def _shutdown(self) -> None:
         self.shutdowns += 1
+
+
+class FakeNvtx:
+    """The module torch.cuda.nvtx, and a device that remembers in which ranges it was given work."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.launched_in: list[str] = []
+
+    def range_push(self, msg: str) -> None:
+        self.open.append(msg)
+
+    def range_pop(self) -> None:
+        self.open.pop()
+
+    def launch(self) -> None:
+        self.launched_in.append("/".join(self.open))

@@ -22,6 +22,26 @@ _SIMT: Final = {
 """FLOP per instruction: a fused multiply-add is two, and half-precision ones work on pairs."""
 
 
+_TENSOR_BY_DTYPE: Final = {
+    "bf16": "src_bf16_dst_fp32",
+    "fp16": "src_fp16_dst_fp32",
+    "fp32": "src_tf32_dst_fp32",
+    "fp8": "src_fp8_dst_fp32",
+    "int8": "src_int8",
+}
+"""Tensor operations by what a run computes in; fp32 goes there as tf32, where torch is told to."""
+
+
+def metrics_for(compute_dtype: str) -> tuple[str, ...]:
+    """What `ncu --metrics` must be given for both comparisons.
+
+    Without the tensor metric of an unknown dtype: hardware FLOPs are then missing, not too few.
+    """
+    tensor = _TENSOR_BY_DTYPE.get(compute_dtype)
+    of_flops = (f"{_TENSOR}{tensor}.sum", *_SIMT) if tensor else ()
+    return (_TIME, *_DRAM, *of_flops)
+
+
 def compare_with_counters(
     report: Report,
     kernels: Sequence[ProfiledKernel],

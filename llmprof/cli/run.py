@@ -73,6 +73,10 @@ def run(
     threads: options.Threads = None,
     sets: options.Sets = None,
     ops: options.Ops = False,
+    nvtx: Annotated[
+        bool,
+        typer.Option("--nvtx", help="Run one more round, with NVTX ranges for ncu and nsys (GPU)."),
+    ] = False,
     output: options.Outputs = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -82,7 +86,7 @@ def run(
 
     Ctrl-C, SIGTERM and SIGHUP end it with 130, an error in a later round with 6: the rounds measured
     so far are saved, marked partial.
-    --ops, and outputs that show ops, add a tracing pass to measure.passes.
+    --ops, and outputs that show ops, add a tracing pass to measure.passes; --nvtx adds nvtx.
     Of a settings file, `gate` and `sweep` are for the commands of that name and change nothing here;
     any other setting without effect is refused.
     parallel.tensor=N needs N processes: torchrun --nproc-per-node N -m llmprof run ...
@@ -116,7 +120,8 @@ def run(
         check_unlike(config, target, told=f"--confirm {confirm}")
         _check_one_process(config)
     outputs = [Path(path) for path in output or []]
-    config = _with_tracing(config) if ops or _show_ops(outputs) else config
+    config = _with_pass(config, Pass.TRACING) if ops or _show_ops(outputs) else config
+    config = _with_pass(config, Pass.NVTX) if nvtx else config
     if not launch_from(os.environ).leads:
         _follow(config)
         return
@@ -241,8 +246,8 @@ def _tell(
         render_ops(report, console)
 
 
-def _with_tracing(config: RunConfig) -> RunConfig:
-    passes = dict.fromkeys((*config.measure.passes, Pass.TRACING))
+def _with_pass(config: RunConfig, added: Pass) -> RunConfig:
+    passes = dict.fromkeys((*config.measure.passes, added))
     measure = config.measure.model_copy(update={"passes": tuple(passes)})
     return config.model_copy(update={"measure": measure})
 

@@ -16,7 +16,7 @@ from llmprof.schema.gate_result import GateResult
 from llmprof.schema.generation import Generation
 from llmprof.schema.inspection import Inspection
 from llmprof.schema.listing import Listing
-from llmprof.schema.ncu import NcuComparison
+from llmprof.schema.ncu import NcuCommands, NcuComparison
 from llmprof.schema.noise import NoiseFloor
 from llmprof.schema.plan import Plan
 from llmprof.schema.prediction import Prediction
@@ -39,6 +39,7 @@ DOCUMENTS: dict[str, type[Record] | type[Setting]] = {
     "ceilings": Ceilings,
     "quality": Quality,
     "ncu": NcuComparison,
+    "ncu-commands": NcuCommands,
     "prediction": Prediction,
     "confirmation": Confirmation,
     "sweep": Sweep,

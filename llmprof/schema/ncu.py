@@ -34,6 +34,26 @@ class NcuPhase(Record):
     """Fields that are null, with the reason."""
 
 
+class NcuCommand(Record):
+    """How to profile one phase, and what to compare then. Both are words for a shell."""
+
+    phase: Phase
+    steps: PositiveInt
+    """Of the phase in one round: all of them are profiled."""
+    profile: str
+    compare: str
+
+
+class NcuCommands(Record):
+    """What `llmprof ncu` prints without a file."""
+
+    schema_: Literal["llmprof.ncu-commands/1"] = Field(
+        default="llmprof.ncu-commands/1", alias="schema"
+    )
+    run_id: str
+    commands: tuple[NcuCommand, ...]
+
+
 class NcuComparison(Record):
     schema_: Literal["llmprof.ncu/1"] = Field(default="llmprof.ncu/1", alias="schema")
     run_id: str

@@ -87,6 +87,8 @@ class Pass(StrEnum):
     GROUPED = "grouped"
     COUNTING = "counting"
     TRACING = "tracing"
+    NVTX = "nvtx"
+    """One round with NVTX ranges for ncu and nsys, of which nothing is kept; on a GPU."""
 
 
 class RoutingKind(StrEnum):

@@ -43,11 +43,17 @@ def test_a_run_from_start_to_end(
             "measure": {
                 "rounds": 2,
                 "warmup": 1,
-                "passes": ["clean", "grouped", "counting", "tracing"],
+                "passes": ["clean", "grouped", "counting", "tracing", "nvtx"],
             },
         }
     )
     record = profile(config)
+    for one in (*record.rounds, *record.grouped):
+        assert one.telemetry is not None
+        if "nvml" not in one.telemetry.missing and "sm_clock_hz" not in one.telemetry.missing:
+            assert one.telemetry.sm_clock_samples or "sm_clock_samples" in one.telemetry.missing
+            assert one.after is not None
+            assert one.after.sm_clock_hz is not None
     assert record.status == "complete"
     assert record.engine.regime == "run_ahead"
     assert all(one.held_back for one in record.grouped)

@@ -46,6 +46,14 @@ def test_a_reading_says_what_was_read_and_how() -> None:
     assert reading.skinny.bytes_per_s >= 0.999 * max(reading.skinny.calls_bytes_per_s) > 0
 
 
+def test_a_reading_has_the_clock_of_its_matmuls() -> None:
+    needs = CeilingNeeds(100_000, "fp32", None, ())
+    clocks_hz = iter([1.41e9, None, 0.0])
+    ceilings = LiveCeilings(needs, MACHINE, sm_clock_hz=lambda: next(clocks_hz))
+    assert [ceilings.read(0.0).sm_clock_hz for _ in range(3)] == [1.41e9, None, None]
+    assert LiveCeilings(needs, MACHINE).read(0.0).sm_clock_hz is None
+
+
 def test_the_shape_that_wins_may_change_from_reading_to_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -17,6 +17,7 @@ NAMES = [
     "ceilings",
     "quality",
     "ncu",
+    "ncu-commands",
     "prediction",
     "confirmation",
     "sweep",
