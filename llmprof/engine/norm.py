@@ -1,6 +1,7 @@
 """RMS norm (Zhang and Sennrich 2019): x / sqrt(mean(x^2) + eps) * gain, in fp32 inside.
 
-A GPU has one kernel for it. On a CPU torch takes it apart into eight, whose fixed cost is more than
+On a GPU torch has one kernel for it, and several with an offset of the gains or with gains for each
+head: there it is one of our own. On a CPU torch takes it apart into eight, whose fixed cost is more than
 the arithmetic of a decode step, so there it is one of our own.
 """
 
@@ -11,6 +12,7 @@ from torch.nn import functional
 
 from llmprof.engine.kernels.launch import runs_native
 from llmprof.engine.kernels.norm import rms_norm, rms_norm_heads_
+from llmprof.engine.kernels.pointwise import gpu_kernels
 
 _OWN: Final = "llmprof::rms_norm"
 
@@ -31,7 +33,9 @@ class RmsNorm:
         if runs_native(x):
             return rms_norm(x, self._gain, self._eps, self._offset)
         if self._offset:
-            return _offset_norm(x, self._gain, self._eps, self._offset)
+            kernels = gpu_kernels(x)
+            norm = _offset_norm if kernels is None else kernels.rms_norm
+            return norm(x, self._gain, self._eps, self._offset)
         return functional.rms_norm(x, self._gain.shape, self._gain, self._eps)
 
 
@@ -56,6 +60,10 @@ class HeadNorm:
         """Norm [rows, query heads + KV heads, head_dim] in place."""
         if runs_native(heads):
             rms_norm_heads_(heads, self._gains, self._eps, self._offset)
+            return
+        kernels = gpu_kernels(heads)
+        if kernels is not None:
+            kernels.rms_norm_heads_(heads, self._gains, self._eps, self._offset)
             return
         if self._offset:
             heads.copy_(_offset_norm(heads, self._gains, self._eps, self._offset))

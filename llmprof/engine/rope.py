@@ -13,6 +13,7 @@ import torch
 
 from llmprof.architectures.gguf_rope import llama3_factors
 from llmprof.engine.kernels.launch import runs_native
+from llmprof.engine.kernels.pointwise import gpu_kernels
 from llmprof.engine.kernels.rotary import rotate_ as rotate_native_
 from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig, RopeScaling
@@ -79,12 +80,19 @@ def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
     if runs_native(heads):
         rotate_native_(heads, cos, sin)
         return
+    kernels = gpu_kernels(heads)
+    if kernels is not None:
+        kernels.rotate_(heads, cos, sin)
+        return
     swapped = heads.roll(heads.shape[-1] // 2, -1)
     heads.mul_(cos).addcmul_(swapped, sin)
 
 
 def kernel_name(device: str) -> str:
-    return "llmprof::rotate_" if runs_native(device) else "torch.roll, torch.addcmul"
+    if runs_native(device):
+        return "llmprof::rotate_"
+    on_gpu = gpu_kernels(device) is not None
+    return "llmprof::triton_rotate_" if on_gpu else "torch.roll, torch.addcmul"
 
 
 def frequencies(model: ModelConfig, max_tokens: int = 1) -> torch.Tensor:

@@ -3,6 +3,7 @@
 A contiguous cache is the same store with one block per sequence, as long as the longest one.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -12,12 +13,15 @@ from llmprof.costs.options import kv_bytes_per_number
 from llmprof.engine.kernels.kv_append import kv_append_
 from llmprof.engine.kernels.launch import runs_native
 from llmprof.engine.kernels.memory import huge_zeros
+from llmprof.engine.kernels.pointwise import gpu_kernels
 from llmprof.engine.kv_cache.base import new_keys_values
 from llmprof.engine.kv_cache.formats import STORED_DTYPES, quantize_int8, to_fp8
 from llmprof.engine.step_batch import SequenceRun, StepBatch
 from llmprof.schema.model import ModelConfig
 
 _K_AND_V: Final = 2
+AppendKernel = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor], None]
+"""See `kernels.kv_append.kv_append_`."""
 
 
 class KvPool:
@@ -50,8 +54,8 @@ class KvPool:
             kv_dtype: stored dtype: that of the model (fp32, bf16, fp16), int8 or fp8.
             dtype: of the keys and values that are appended and read.
             device: `cpu` or `cuda:N`.
-            own_kernel: append by a kernel of ours, which runs on CPUs, instead of by torch's
-                indexing; by default where it can.
+            own_kernel: append by a kernel of ours instead of by torch's indexing; by default where
+                there is one that can.
             scratch: one block more, which no table holds: padding writes there.
         """
         layers, heads = model.num_hidden_layers, model.num_key_value_heads
@@ -62,7 +66,7 @@ class KvPool:
         self._layers = self._store.unbind(0)
         self._scale_layers = () if self._scales is None else self._scales.unbind(0)
         self._dtype = dtype
-        self._own_kernel = runs_native(device) if own_kernel is None else own_kernel
+        self._append_kernel = None if own_kernel is False else _find_append_kernel(device)
         self._new: torch.Tensor | None = None
         self._targets: tuple[torch.Tensor, ...] = ()
         self._rows: torch.Tensor | None = None
@@ -87,7 +91,7 @@ class KvPool:
     def begin_step(self, step: StepBatch) -> None:
         self._gathered_rows.clear()
         self._targets, self._rows = (), None
-        if self._own_kernel:
+        if self._append_kernel is not None:
             return
         run = step.runs[0]
         alike = len(step.runs) == 1 and run.same_context
@@ -104,7 +108,10 @@ class KvPool:
     @property
     def append_kernel(self) -> str:
         """What `append` runs."""
-        return "llmprof.kv_append_" if self._own_kernel else "torch.Tensor.index_put_"
+        if self._append_kernel is None:
+            return "torch.Tensor.index_put_"
+        on_cpu = self._append_kernel is kv_append_
+        return "llmprof.kv_append_" if on_cpu else "llmprof.triton_kv_append_"
 
     @property
     def keeps_dtype(self) -> bool:
@@ -121,8 +128,8 @@ class KvPool:
 
     def append(self, layer: int, keys_values: torch.Tensor, step: StepBatch) -> None:
         self._new = keys_values
-        if self._own_kernel:
-            kv_append_(keys_values, self._layers[layer], self.scales(layer), step.slots)
+        if self._append_kernel is not None:
+            self._append_kernel(keys_values, self._layers[layer], self.scales(layer), step.slots)
         elif self._rows is None:
             target = self._targets[layer]
             target.copy_(keys_values.view(*target.shape))
@@ -199,6 +206,14 @@ class KvPool:
                 numbers.copy_(quantized)
             else:
                 numbers.copy_(to_fp8(noise))
+
+
+def _find_append_kernel(device: str) -> AppendKernel | None:
+    """For `cpu` or `cuda:N`; None where torch's indexing is used."""
+    if runs_native(device):
+        return kv_append_
+    kernels = gpu_kernels(device)
+    return None if kernels is None else kernels.kv_append_
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
