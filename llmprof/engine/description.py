@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.step import step_cost
-from llmprof.engine import activation, norm, rope
+from llmprof.engine import activation, norm, residual, rope
 from llmprof.engine.engine import Engine
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.workload import CeilingNeeds
@@ -80,6 +80,7 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
         kernels[f"projections.{shape.phase.value}"] = projection.kernel_name(shape.new_tokens)
         if shape.logit_rows:
             kernels["lm_head"] = head.kernel_name(shape.logit_rows)
+    kernels |= _residual(engine, shapes)
     attention = engine.decoder.attention
     kernels["attention"] = attention.kernel
     if isinstance(cache, KvPool):
@@ -90,13 +91,25 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
         kernels["attention.chunk"] = attention.chunk_kernel.name
     kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
-    kernels["norm"] = norm.kernel_name(engine.device)
+    kernels["norm"] = norm.kernel_name(engine.device, engine.model.norm_gain_offset)
     kernels["rope"] = rope.kernel_name(engine.device)
     kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
     ranks = engine.decoder.ranks
     if ranks is not None:
         kernels["communication"] = f"torch.distributed over {ranks.size} ranks, {ranks.backend}"
     return kernels
+
+
+def _residual(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:
+    """What adds to the residual stream, where products do it themselves."""
+    layer = engine.decoder.layers[0]
+    if engine.decoder.ranks is not None or layer.norm_after_attention is not None:
+        return {}
+    found = {
+        f"residual.{shape.phase.value}": residual.kernel_name(layer.output, shape.new_tokens)
+        for shape in shapes
+    }
+    return {role: name for role, name in found.items() if name is not None}
 
 
 def _prefill_attention(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:

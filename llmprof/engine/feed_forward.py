@@ -10,7 +10,7 @@ from llmprof.engine.linear import Linear
 from llmprof.engine.norm import RmsNorm
 from llmprof.engine.probe import Probe
 from llmprof.engine.rank_group import RankGroup
-from llmprof.engine.residual import add_
+from llmprof.engine.residual import add_, add_product_
 from llmprof.schema.cost import OpGroup
 
 Gate = Callable[[torch.Tensor], torch.Tensor]
@@ -50,21 +50,50 @@ class DenseFeedForward:
         inner = self.gate(gate_up)
         probe.group_end()
 
-        probe.group_begin(OpGroup.DOWN_PROJECTION)
-        out = self.down(inner)
-        if self.ranks is not None:
-            self.ranks.sum_inside(out, OpGroup.DOWN_PROJECTION, probe)
-        if self.norm_after is None:
-            add_(x, out)
+        add_projected_(
+            x, inner, self.down, self.norm_after, self.ranks, OpGroup.DOWN_PROJECTION, probe
+        )
+
+
+def add_projected_(
+    x: torch.Tensor,
+    inner: torch.Tensor,
+    projection: Linear,
+    norm: RmsNorm | None,
+    ranks: RankGroup | None,
+    group: OpGroup,
+    probe: Probe,
+) -> None:
+    """Add what a block projects to the residual stream x, in place.
+
+    Args:
+        x: [rows, hidden_size].
+        inner: [rows, in_features of the projection].
+        projection: the block's last one.
+        norm: of its result, before it is added (Gemma).
+        ranks: that hold the other columns of the projection.
+        group: of projection and addition.
+        probe: told about them.
+    """
+    probe.group_begin(group)
+    if ranks is None and norm is None:
+        add_product_(x, projection, inner)
         probe.group_end()
-        if self.norm_after is not None:
-            add_normed_(x, out, self.norm_after, OpGroup.DOWN_PROJECTION, probe)
+        return
+    out = projection(inner)
+    if ranks is not None:
+        ranks.sum_inside(out, group, probe)
+    if norm is None:
+        add_(x, out)
+    probe.group_end()
+    if norm is not None:
+        _add_normed_(x, out, norm, group, probe)
 
 
-def add_normed_(
+def _add_normed_(
     x: torch.Tensor, out: torch.Tensor, norm: RmsNorm, group: OpGroup, probe: Probe
 ) -> None:
-    """Add the norm of a block's result to the residual stream x; the addition belongs to `group`."""
+    """The addition belongs to `group`."""
     probe.group_begin(OpGroup.NORM)
     normed = norm(out)
     probe.group_end()

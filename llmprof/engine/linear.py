@@ -41,6 +41,26 @@ class Linear:
             return _unpacked_product(x, self.weight, self.bias)
         return _many_rows(x, self.weight, self.bias)
 
+    def adds(self, rows: int) -> bool:
+        """Whether `add_to_` can take so many rows."""
+        if isinstance(self.weight, PackedWeight):
+            kernels = packed_kernels(self.weight.device.type)
+            return rows <= self.few_rows and kernels.multiply_add_ is not None
+        return self.weight.device.type != "cpu" and self.bias is None
+
+    def add_to_(self, total: torch.Tensor, x: torch.Tensor) -> None:
+        """Add y to total [rows, out_features] before it is rounded, in the kernel of the product."""
+        weight = self.weight
+        if not isinstance(weight, PackedWeight):
+            total.addmm_(x, weight.t())
+            return
+        multiply_add_ = packed_kernels(weight.device.type).multiply_add_
+        assert multiply_add_ is not None, "asked of `adds` before"
+        number, group_size = weight.format.number, weight.format.group_size or 0
+        multiply_add_(
+            total, x, weight.codes, weight.scales, weight.minimums, self.bias, number, group_size
+        )
+
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         """Rows of W by number: the weight as an embedding table.
 

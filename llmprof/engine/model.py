@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import torch
 
 from llmprof.engine.attention import Attention
-from llmprof.engine.feed_forward import FeedForward, add_normed_
+from llmprof.engine.feed_forward import FeedForward, add_projected_
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import HeadNorm, RmsNorm
 from llmprof.engine.probe import Probe
 from llmprof.engine.rank_group import RankGroup
-from llmprof.engine.residual import add_
 from llmprof.engine.rope import EVERYWHERE, RotaryTable, Turn, rotate_
 from llmprof.engine.routing import ExpertChoice
 from llmprof.engine.step_batch import StepBatch
@@ -165,15 +164,8 @@ class Decoder:
         attended = self.attention(heads.narrow(1, 0, num_query), cache, index, step)
         probe.group_end()
 
-        probe.group_begin(OpGroup.OUTPUT_PROJECTION)
-        out = layer.output(attended)
-        if self.ranks is not None:
-            self.ranks.sum_inside(out, OpGroup.OUTPUT_PROJECTION, probe)
-        if layer.norm_after_attention is None:
-            add_(x, out)
-        probe.group_end()
-        if layer.norm_after_attention is not None:
-            add_normed_(x, out, layer.norm_after_attention, OpGroup.OUTPUT_PROJECTION, probe)
+        after, group = layer.norm_after_attention, OpGroup.OUTPUT_PROJECTION
+        add_projected_(x, attended, layer.output, after, self.ranks, group, probe)
 
     def _logits(self, x: torch.Tensor, probe: Probe) -> torch.Tensor:
         probe.group_begin(OpGroup.NORM)

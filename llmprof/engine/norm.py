@@ -1,8 +1,8 @@
 """RMS norm (Zhang and Sennrich 2019): x / sqrt(mean(x^2) + eps) * gain, in fp32 inside.
 
-On a GPU torch has one kernel for it, and several with an offset of the gains or with gains for each
-head: there it is one of our own. On a CPU torch takes it apart into eight, whose fixed cost is more than
-the arithmetic of a decode step, so there it is one of our own.
+A GPU has one kernel of torch's for it, but several with an offset of the gains or with gains of each
+head; those are one of our own. On a CPU torch takes it apart into eight, whose fixed cost is more
+than the arithmetic of a decode step, so there it is one of our own.
 """
 
 from typing import Final
@@ -77,5 +77,9 @@ def _offset_norm(x: torch.Tensor, gain: torch.Tensor, eps: float, offset: float)
     return normed.mul_(gain.float() + offset).to(x.dtype)
 
 
-def kernel_name(device: str) -> str:
-    return _OWN if runs_native(device) else "torch.nn.functional.rms_norm"
+def kernel_name(device: str, offset: float = 0.0) -> str:
+    if runs_native(device):
+        return _OWN
+    if offset and gpu_kernels(device) is not None:
+        return "llmprof::triton_rms_norm"
+    return "torch.nn.functional.rms_norm"

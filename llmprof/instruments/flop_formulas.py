@@ -70,6 +70,11 @@ def _packed_matrix_product(x: torch.Tensor, *_: Any, out_val: torch.Tensor, **__
     return 2 * x.numel() * out_val.shape[-1]
 
 
+def _added_product(total: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> int:
+    """For x [rows, in], whose product is added to total [rows, out]."""
+    return 2 * x.numel() * total.shape[-1]
+
+
 def _decode_attention(
     query: torch.Tensor,
     _store: torch.Tensor,
@@ -160,6 +165,7 @@ _VARLEN: Mapping[str, Formula] = {
 _KERNELS: Mapping[str, Formula] = {
     "matvec": _packed_matrix_product,
     "triton_matvec": _packed_matrix_product,
+    "triton_matvec_add_": _added_product,
     "matmul": _linear,
     "decode_attention": _decode_attention,
     "triton_decode_attention": _decode_attention,

@@ -99,6 +99,61 @@ def test_new_tokens_after_cached_ones(head_dim: int) -> None:
     torch.testing.assert_close(out.cpu(), expected, rtol=0, atol=2e-2)
 
 
+@pytest.mark.parametrize("stored", ["same", "int8", "fp8"])
+def test_appending_to_a_cache(stored: str) -> None:
+    from llmprof.engine.kernels.kv_append import kv_append_
+    from llmprof.engine.kernels.triton.kv_append import triton_kv_append_
+
+    keys_values = torch.randn(5, 2, KV_HEADS, 80).bfloat16()
+    dtype = {"same": torch.bfloat16, "int8": torch.int8, "fp8": torch.float8_e4m3fn}[stored]
+    store = torch.zeros(2, 4, KV_HEADS, 16, 80).to(dtype)
+    scales = torch.zeros(store.shape[:-1]) if stored == "int8" else None
+    slots = torch.tensor([63, 0, 17, 16, 2], dtype=torch.int32)
+    on_gpu = None if scales is None else scales.to(DEVICE)
+    out = store.to(DEVICE)
+    triton_kv_append_(keys_values.to(DEVICE), out, on_gpu, slots.to(DEVICE))
+    kv_append_(keys_values, store, scales, slots)
+    assert out.cpu().float().equal(store.float())
+    if scales is not None and on_gpu is not None:
+        assert on_gpu.cpu().equal(scales)
+
+
+def test_what_lies_between_products() -> None:
+    """As the kernels for CPUs, in float32 and rounded once."""
+    from llmprof.engine.activation import gated, gated_by_gelu
+    from llmprof.engine.norm import HeadNorm, RmsNorm
+    from llmprof.engine.rope import rotate_
+
+    gate_up, heads = torch.randn(7, 2 * 1100).bfloat16(), torch.randn(7, 6, 80).bfloat16()
+    gains, angles = torch.randn(80).bfloat16(), torch.randn(7, 1, 80).bfloat16()
+    found = []
+    for device in ("cpu", DEVICE):
+        on_device = heads.clone().to(device)
+        weights = gains.to(device)
+        HeadNorm(weights, weights, 4, 1, 1e-5).apply_(on_device[:, :5])
+        rotate_(on_device[:, :5], angles.to(device), angles.to(device))
+        normed = RmsNorm(weights, 1e-5, 1.0)(on_device.flatten(0, 1))
+        given = gate_up.to(device)
+        found.append([on_device, normed, gated(given), gated_by_gelu(given)])
+    for expected, out in zip(*found, strict=True):
+        torch.testing.assert_close(out.cpu(), expected, rtol=2**-6, atol=2**-6)
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("packed_weight", [True, False])
+def test_products_added_to_the_residual_stream(rows: int, packed_weight: bool) -> None:
+    from llmprof.engine.residual import add_product_
+
+    packed, weights = random_packed(FORMATS[-1], 1000, 1152, torch.bfloat16)
+    weight = moved(packed) if packed_weight else torch.from_numpy(weights).bfloat16().to(DEVICE)
+    x, y = torch.randn(rows, 1000).bfloat16(), torch.randn(rows, 1152).bfloat16()
+    expected = x.double() + y.double() @ torch.from_numpy(weights).T
+    total = x.to(DEVICE)
+    add_product_(total, Linear(weight), y.to(DEVICE))
+    largest = float(expected.abs().max())
+    torch.testing.assert_close(total.cpu().double(), expected, rtol=0, atol=2**-7 * largest)
+
+
 @pytest.mark.parametrize(
     "groups",
     [

@@ -9,7 +9,8 @@ import torch
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.kernels.triton import weight_matvec
 from llmprof.engine.kernels.triton.add_splits import add_splits
-from llmprof.engine.kernels.triton.weight_matvec import plan_matvec, triton_matvec
+from llmprof.engine.kernels.triton.weight_matvec import triton_matvec, triton_matvec_add_
+from llmprof.engine.kernels.triton.weight_plan import plan_matvec
 from llmprof.engine.kernels.triton.weight_unpack import triton_unpack_rows_
 from tests.packed_weights import FORMATS, random_packed
 
@@ -59,6 +60,29 @@ def test_a_sum_that_is_split(rows: int, bias: bool, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(weight_matvec, "multiprocessors", lambda device: 3)
     assert plan_matvec(rows, 8, 1600, 3).splits > 2
     check(WeightFormat("int4", 64, symmetric=True), rows, 8, 3200, torch.float32, bias=bias)
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 9])
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product_is_added_to_a_total(
+    rows: int, bias: bool, multiprocessors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of programs that have their outputs for themselves, and of some that share them."""
+    monkeypatch.setattr(weight_matvec, "multiprocessors", lambda device: multiprocessors)
+    fmt, outputs, inner = WeightFormat("int4", 64, symmetric=True), 112, 3200
+    assert (plan_matvec(rows, outputs, inner // 2, multiprocessors).splits > 1) is (
+        multiprocessors > 1
+    )
+    packed, weights = random_packed(fmt, outputs, inner)
+    x, total = torch.randn(rows, inner), torch.randn(rows, outputs)
+    added = torch.randn(outputs) if bias else None
+    expected = total.double() + x.double() @ torch.from_numpy(weights).T
+    if added is not None:
+        expected += added.double()
+    triton_matvec_add_(total, x, packed.codes, packed.scales, None, added, "int4", 64)
+    largest = float(expected.abs().max())
+    torch.testing.assert_close(total.double(), expected, rtol=0, atol=2e-6 * largest)
 
 
 def test_splits_are_added_in_order_and_rounded_once() -> None:

@@ -16,6 +16,19 @@ _Optional = torch.Tensor | None
 _Multiply = Callable[
     [torch.Tensor, torch.Tensor, torch.Tensor, _Optional, _Optional, str, int], torch.Tensor
 ]
+_MultiplyAdd = Callable[
+    [
+        torch.Tensor,
+        torch.Tensor,
+        torch.Tensor,
+        torch.Tensor,
+        _Optional,
+        _Optional,
+        str,
+        int,
+    ],
+    None,
+]
 _Unpack = Callable[
     [torch.Tensor, torch.Tensor, torch.Tensor, _Optional, _Optional, int, str, int], None
 ]
@@ -29,6 +42,8 @@ class PackedKernels:
     multiply: _Multiply
     """See `kernels.matvec.matvec`."""
     multiply_name: str
+    multiply_add_: _MultiplyAdd | None
+    """The same, added to the tensor that comes first; None: a product and an addition."""
     unpack_rows_: _Unpack
     """See `kernels.unpack.unpack_rows_`."""
     unpack_name: str
@@ -45,17 +60,19 @@ def packed_kernels(device_type: str) -> PackedKernels:
         return PackedKernels(
             multiply=matvec,
             multiply_name="llmprof::matvec",
+            multiply_add_=None,
             unpack_rows_=unpack_rows_,
             unpack_name="llmprof::unpack_rows_",
             tile_bytes=4 << 20,  # read by the product while it is still in a cache
             most_rows=most_rows,
         )
-    from llmprof.engine.kernels.triton.weight_matvec import triton_matvec
+    from llmprof.engine.kernels.triton.weight_matvec import triton_matvec, triton_matvec_add_
     from llmprof.engine.kernels.triton.weight_unpack import triton_unpack_rows_
 
     return PackedKernels(
         multiply=triton_matvec,
         multiply_name="llmprof::triton_matvec",
+        multiply_add_=triton_matvec_add_,
         unpack_rows_=triton_unpack_rows_,
         unpack_name="llmprof::triton_unpack_rows_",
         tile_bytes=256 << 20,  # large enough to fill the GPU, no second copy of a large head

@@ -11,10 +11,22 @@ _BLOCK = 1024
 
 # Triton compiles annotations too, and knows no others than its own.
 @triton.jit  # type: ignore[untyped-decorator]
-def _add(parts, bias, out, numbers, columns, splits, has_bias: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _add(  # type: ignore[no-untyped-def]
+    parts,
+    bias,
+    out,
+    numbers,
+    columns,
+    splits,
+    has_bias: tl.constexpr,
+    adds: tl.constexpr,
+    block: tl.constexpr,
+):
     index = tl.program_id(0) * block + tl.arange(0, block)
     valid = index < numbers
     total = tl.zeros((block,), dtype=tl.float32)
+    if adds:
+        total += tl.load(out + index, valid, other=0.0).to(tl.float32)
     for split in range(splits):
         total += tl.load(parts + split * numbers + index, valid, other=0.0)
     if has_bias:
@@ -35,8 +47,20 @@ def add_splits(parts: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtyp
     Returns:
         [rows, columns], new.
     """
-    splits, rows, columns = parts.shape
-    out = parts.new_empty((rows, columns), dtype=dtype)
+    out = parts.new_empty(parts.shape[1:], dtype=dtype)
+    _launch(out, parts, bias, adds=False)
+    return out
+
+
+def add_splits_to_(total: torch.Tensor, parts: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """As `add_splits`, added to total [rows, columns], contiguous, before it is rounded."""
+    _launch(total, parts, bias, adds=True)
+
+
+def _launch(
+    out: torch.Tensor, parts: torch.Tensor, bias: torch.Tensor | None, *, adds: bool
+) -> None:
+    splits, _, columns = parts.shape
     numbers = out.numel()
     with on_device_of(parts):
         _add[(triton.cdiv(numbers, _BLOCK),)](
@@ -47,6 +71,6 @@ def add_splits(parts: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtyp
             columns,
             splits,
             has_bias=bias is not None,
+            adds=adds,
             block=_BLOCK,
         )
-    return out

@@ -5,15 +5,12 @@ beside them; 2 * rows * in * out FLOPs. torch's int4 product knows another order
 int8 product no groups.
 """
 
-from dataclasses import dataclass
-from typing import Final
-
 import torch
 import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
-from llmprof.engine.kernels.triton.add_splits import add_splits
+from llmprof.engine.kernels.triton.add_splits import add_splits, add_splits_to_
 from llmprof.engine.kernels.triton.gpu import multiprocessors, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
@@ -21,12 +18,7 @@ from llmprof.engine.kernels.triton.weight_codes import (
     int8_codes,
     low_codes,
 )
-
-_LEAST_ROWS_OF_DOTS: Final = 2
-"""From so many rows on the tensor cores multiply, which want 16 and are given zeros for the rest."""
-_PROGRAMS_PER_MULTIPROCESSOR: Final = 4
-"""Fewer leave a GPU's memory waiting: then the sum over in_features is split among more of them."""
-_MOST_SPLITS: Final = 16
+from llmprof.engine.kernels.triton.weight_plan import plan_matvec
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -56,6 +48,7 @@ def _multiply_one_row(  # type: ignore[no-untyped-def]
     zero: tl.constexpr,
     has_minimums: tl.constexpr,
     has_bias: tl.constexpr,
+    adds: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
@@ -95,6 +88,8 @@ def _multiply_one_row(  # type: ignore[no-untyped-def]
     if has_bias:
         result += tl.load(bias + out, valid, other=0.0).to(tl.float32)
     place = tl.program_id(1).to(tl.int64) * out_features + out
+    if adds:
+        result += tl.load(y + place, valid, other=0.0).to(tl.float32)
     tl.store(y + place, result.to(y.dtype.element_ty), valid)
 
 
@@ -138,6 +133,7 @@ def _multiply_by_dots(  # type: ignore[no-untyped-def]
     zero: tl.constexpr,
     has_minimums: tl.constexpr,
     has_bias: tl.constexpr,
+    adds: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
@@ -215,40 +211,10 @@ def _multiply_by_dots(  # type: ignore[no-untyped-def]
         + row[None, :] * out_features
         + out[:, None]
     )
-    tl.store(y + place, total.to(y.dtype.element_ty), valid[:, None] & (row < rows)[None, :])
-
-
-@dataclass(frozen=True, slots=True)
-class MatvecPlan:
-    """How the work is cut.
-
-    The same for the same shapes: a race of plans would let two runs of one setting differ in speed,
-    and in the last bit of their results.
-    """
-
-    by_dots: bool
-    padded_rows: int
-    outputs: int
-    """Rows of W of one program."""
-    units: int
-    """Of 16 bytes that a program reads of each of them at once."""
-    splits: int
-    """Programs that share an output."""
-    warps: int
-
-
-def plan_matvec(
-    rows: int, out_features: int, row_bytes: int, num_multiprocessors: int
-) -> MatvecPlan:
-    """Whole lines of 128 bytes and more per row of W, and enough programs to fill the GPU."""
-    by_dots = rows >= _LEAST_ROWS_OF_DOTS
-    padded_rows = max(16, triton.next_power_of_2(rows)) if by_dots else rows
-    outputs, units = (32, 8) if by_dots else (8, 32)
-    num_units = -(-row_bytes // UNIT_BYTES)
-    programs = -(-out_features // outputs)
-    wanted = -(-_PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors // programs)
-    splits = max(1, min(wanted, _MOST_SPLITS, num_units // units))
-    return MatvecPlan(by_dots, padded_rows, outputs, units, splits, warps=4)
+    inside = valid[:, None] & (row < rows)[None, :]
+    if adds:
+        total += tl.load(y + place, inside, other=0.0).to(tl.float32)
+    tl.store(y + place, total.to(y.dtype.element_ty), inside)
 
 
 def _fake(x: torch.Tensor, codes: torch.Tensor, *_: object) -> torch.Tensor:
@@ -282,13 +248,44 @@ def triton_matvec(
     Returns:
         [rows, out_features], new.
     """
+    return _product(None, x, codes, scales, minimums, bias, number, group_size)
+
+
+@observable("triton_matvec_add_", mutates=("total",))
+def triton_matvec_add_(
+    total: torch.Tensor,
+    x: torch.Tensor,
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    minimums: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    number: str,
+    group_size: int,
+) -> None:
+    """As `triton_matvec`, added to total [rows, out_features], contiguous, before it is rounded."""
+    _product(total, x, codes, scales, minimums, bias, number, group_size)
+
+
+def _product(
+    total: torch.Tensor | None,
+    x: torch.Tensor,
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    minimums: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    number: str,
+    group_size: int,
+) -> torch.Tensor:
+    """Added to `total` where there is one, else new."""
     x, stored = x.contiguous(), codes.view(torch.uint8)
     rows, in_features = x.shape
     out_features, row_bytes = stored.shape
     plan = plan_matvec(rows, out_features, row_bytes, multiprocessors(x.device))
     whole = plan.splits == 1
-    shape = (plan.splits, rows, out_features)
-    y = x.new_empty(shape, dtype=x.dtype if whole else torch.float32)
+    if whole:
+        y = x.new_empty(rows, out_features) if total is None else total
+    else:
+        y = x.new_empty((plan.splits, rows, out_features), dtype=torch.float32)
     num_units = -(-row_bytes // UNIT_BYTES)
     units_per_split = -(-num_units // (plan.splits * plan.units)) * plan.units
     codes_per_unit = 32 if number == "int4" else 16
@@ -311,10 +308,16 @@ def triton_matvec(
             zero=8 if number == "int4" and minimums is None else 0,
             has_minimums=minimums is not None,
             has_bias=bias is not None and whole,
+            adds=total is not None and whole,
             units_per_group=group_size // codes_per_unit,
             padded_rows=plan.padded_rows,
             outputs=plan.outputs,
             units=plan.units,
             num_warps=plan.warps,
         )
-    return y.squeeze(0) if whole else add_splits(y, bias, x.dtype)
+    if whole:
+        return y
+    if total is None:
+        return add_splits(y, bias, x.dtype)
+    add_splits_to_(total, y, bias)
+    return total

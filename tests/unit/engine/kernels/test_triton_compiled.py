@@ -80,7 +80,7 @@ WIDE_COPY = r"cp\.async\.cg\.shared\.global"
 
 @pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
 def test_weights(compiled: Compiled) -> None:
-    from llmprof.engine.kernels.triton.weight_matvec import triton_matvec
+    from llmprof.engine.kernels.triton.weight_matvec import triton_matvec, triton_matvec_add_
     from llmprof.engine.kernels.triton.weight_unpack import triton_unpack_rows_
 
     for fmt in (WeightFormat("int8"), WeightFormat("int4", 32, symmetric=False)):
@@ -90,6 +90,7 @@ def test_weights(compiled: Compiled) -> None:
         for rows in (1, 8):
             x = torch.empty(rows, 1024, dtype=torch.bfloat16)
             triton_matvec(x, *stored, None, number, group_size)
+            triton_matvec_add_(x.new_empty(rows, 1024), x, *stored, None, number, group_size)
         assert in_one_piece(compiled.ptx["_multiply_one_row"], WIDE_LOAD) >= 2
         assert in_one_piece(compiled.ptx["_multiply_by_dots"], WIDE_COPY) >= 2
         assert "mma" in compiled.ptx["_multiply_by_dots"]
@@ -118,6 +119,33 @@ def test_attention(compiled: Compiled, stored: torch.dtype) -> None:
     assert in_one_piece(compiled.ptx["_attend"], WIDE_COPY) >= 4
     triton_chunk_attention(query, store, scales, tables, lengths, 7, 3.0)
     assert "mma" in compiled.ptx["_attend"]
+
+
+@pytest.mark.parametrize("compiled", [AMPERE, HOPPER], indirect=True)
+def test_what_lies_between_products(compiled: Compiled) -> None:
+    """Of an 8B model's shapes; fp8 is made from bits on both, which not both convert themselves."""
+    from llmprof.engine.kernels.triton.gate import triton_gelu_tanh_mul, triton_silu_mul
+    from llmprof.engine.kernels.triton.kv_append import triton_kv_append_
+    from llmprof.engine.kernels.triton.norm import triton_rms_norm, triton_rms_norm_heads_
+    from llmprof.engine.kernels.triton.rotary import triton_rotate_
+
+    heads = torch.empty(2, 48, 128, dtype=torch.bfloat16)
+    gate_up = torch.empty(2, 28672, dtype=torch.bfloat16)
+    triton_silu_mul(gate_up)
+    assert in_one_piece(compiled.ptx["_gate"], WIDE_LOAD) >= 2
+    triton_gelu_tanh_mul(gate_up)
+    triton_rms_norm(heads.view(2, -1)[:, :4096], heads.new_empty(4096), 1e-5, 1.0)
+    assert in_one_piece(compiled.ptx["_norm"], WIDE_LOAD) >= 2
+    triton_rms_norm_heads_(heads[:, :40], heads.new_empty(40, 128), 1e-5)
+    triton_rotate_(heads[:, :40], heads.new_empty(2, 1, 128), heads.new_empty(2, 1, 128))
+    assert in_one_piece(compiled.ptx["_rotate"], WIDE_LOAD) >= 2
+    for stored in (torch.bfloat16, torch.int8, torch.float8_e4m3fn):
+        store = torch.empty(2, 64, 8, 16, 128, dtype=stored)
+        scales = torch.empty(2, 64, 8, 16) if stored is torch.int8 else None
+        slots = torch.zeros(2, dtype=torch.int32)
+        triton_kv_append_(heads[:, 32:].view(2, 2, 8, 128), store, scales, slots)
+        # what is rounded to integers is not multiplied and added at once
+        assert stored is torch.bfloat16 or "fma" not in compiled.ptx["_append"]
 
 
 @pytest.mark.parametrize("compiled", [AMPERE], indirect=True)
