@@ -40,10 +40,10 @@ NO_LAUNCH = ("aten.empty", "aten.new_empty")
 class NoTensors:
     """Leaves weights as they are: these have no numbers."""
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
+    def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
         pass
 
-    def take_over(self, name: str, out: PackedWeight) -> bool:
+    def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         return True
 
 
