@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Final
 
 from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
@@ -17,6 +18,7 @@ from llmprof.analysis.host_forecast import (
 )
 from llmprof.analysis.kernel_keys import kernel_key
 from llmprof.analysis.kernel_times import KernelTimes
+from llmprof.analysis.limits import MIN_CONFIDENCE
 from llmprof.analysis.op_roof import op_roof
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.prediction_target import Target
@@ -219,9 +221,15 @@ def _whole(one: SplitCase, device: Span, host: Forecast, change: int) -> tuple[S
 
 
 def _noise(case: PhaseCase) -> float:
-    """What two measurements leave open, relative: the base's own, and the target's, which will be as good."""
+    """What two measurements leave open, relative: the base's own, and the target's, which will be as good.
+
+    A prediction's interval is one of 90 %; that of the measurement may be of more, and is scaled as if
+    errors were normal.
+    """
     step_s = case.measurement.step_s
-    return math.sqrt(2) * (step_s.high - step_s.low) / 2 / step_s.point
+    z = NormalDist().inv_cdf
+    scale = z(0.95) / z((1 + step_s.confidence) / 2) if step_s.confidence > MIN_CONFIDENCE else 1.0
+    return math.sqrt(2) * scale * (step_s.high - step_s.low) / 2 / step_s.point
 
 
 def forecast_split(
