@@ -103,8 +103,7 @@ def is_fresh(ceilings: Ceilings, part: ExtraPart, now: datetime) -> bool:
 
 
 def _is_unsteady(ceilings: Ceilings, part: ExtraPart) -> bool:
-    """Most roofs of kernels are of no use: disturbed by what this system does not tell, such as other
-    guests of the host."""
+    """Most roofs of kernels are of no use: something disturbed them that no counter here tells of."""
     match part:
         case ExtraPart.SKINNY:
             return 2 * len(ceilings.steady_skinny) < len(ceilings.skinny)

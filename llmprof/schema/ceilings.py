@@ -11,7 +11,6 @@ from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat, Source
 from llmprof.schema.record import Record
 
-
 MAX_STEADY_SPREAD: Final = 0.5
 """Interquartile range over median of the calls behind a kernel's roof. Quiet machines stay below 0.3;
 beyond this the best call is what the neighbours left, and nothing is predicted from it."""
