@@ -1,6 +1,6 @@
 """Roofs of single kernels that were measured once on this device, as times of a step's groups."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from llmprof.analysis.kernel_keys import TENSOR_OF, product_rows
 from llmprof.analysis.prediction_target import Target
@@ -28,7 +28,9 @@ def _products(
 ) -> Iterator[KernelTime]:
     for group in PROJECTIONS:
         times = [product_s(ceilings, one, group, one.cost(phase)) for one in (base, target)]
-        yield from _pair(phase, group, times, _spread_of_products(ceilings), "cached skinny roofs")
+        formats = {one.weight_format(TENSOR_OF[group]) for one in (base, target)}
+        spread = _spread_of_products(ceilings, formats)
+        yield from _pair(phase, group, times, spread, "cached skinny roofs")
 
 
 def product_s(ceilings: Ceilings, one: Target, group: OpGroup, cost: StepCost) -> float | None:
@@ -42,7 +44,7 @@ def _attention(
     ceilings: Ceilings, base: Target, target: Target, phase: Phase
 ) -> Iterator[KernelTime]:
     times = [attention_s(ceilings, one, one.cost(phase)) for one in (base, target)]
-    spread = max((one.spread for one in ceilings.attention), default=0.0)
+    spread = max((one.spread for one in ceilings.steady_attention), default=0.0)
     yield from _pair(phase, OpGroup.ATTENTION, times, spread, "cached attention roofs")
 
 
@@ -72,8 +74,9 @@ def _pair(
         )
 
 
-def _spread_of_products(ceilings: Ceilings) -> float:
-    return max((one.spread for one in ceilings.skinny), default=0.0)
+def _spread_of_products(ceilings: Ceilings, formats: Collection[str]) -> float:
+    known = (one.spread for one in ceilings.steady_skinny if one.format in formats)
+    return max(known, default=0.0)
 
 
 def _overheads(

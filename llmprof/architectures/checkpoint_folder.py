@@ -53,7 +53,11 @@ def read_folder(folder: Path, *, name: str, with_weights: bool) -> CheckpointFol
 
 def _no_config(folder: Path) -> InputError:
     files = sorted(file.name for file in folder.glob("*.gguf"))
-    remedy = f"Give the GGUF file itself: {folder / files[0]}" if files else None
+    remedy = (
+        f"Give the GGUF file itself: {folder / files[0]}"
+        if files
+        else "Give a Hugging Face folder: config.json, safetensors, tokenizer.json"
+    )
     return InputError(f"the folder {folder} holds no config.json", remedy=remedy)
 
 

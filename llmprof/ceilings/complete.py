@@ -97,8 +97,20 @@ def complete_ceilings(
 def is_fresh(ceilings: Ceilings, part: ExtraPart, now: datetime) -> bool:
     """Measured, not long ago: within 30 days, or an hour where other processes disturbed it."""
     then = ceilings.parts_measured_at.get(part.value)
-    most = _MAX_AGE_CONTENDED if part.value in ceilings.contended_parts else MAX_AGE
+    disturbed = part.value in ceilings.contended_parts or _is_unsteady(ceilings, part)
+    most = _MAX_AGE_CONTENDED if disturbed else MAX_AGE
     return then is not None and timedelta() <= now - then <= most
+
+
+def _is_unsteady(ceilings: Ceilings, part: ExtraPart) -> bool:
+    """Most roofs of kernels are of no use: something disturbed them that no counter here tells of."""
+    match part:
+        case ExtraPart.SKINNY:
+            return 2 * len(ceilings.steady_skinny) < len(ceilings.skinny)
+        case ExtraPart.ATTENTION:
+            return 2 * len(ceilings.steady_attention) < len(ceilings.attention)
+        case _:
+            return False
 
 
 def _measure(

@@ -1,6 +1,6 @@
 """A device of the datasheet table by the name that a person types."""
 
-import difflib
+from difflib import SequenceMatcher
 from typing import Final
 
 from llmprof.devices.names import spelled_alike
@@ -9,6 +9,7 @@ from llmprof.errors import InputError
 from llmprof.schema.datasheet import Datasheet
 
 _NAMED_AT_MOST: Final = 6
+_NEAR: Final = 0.75
 
 
 def datasheet_named(name: str) -> Datasheet:
@@ -28,8 +29,7 @@ def datasheet_named(name: str) -> Datasheet:
         raise InputError(
             f"'{name}' may be any of {_listed(found)}", remedy="Give one of these names"
         )
-    near = difflib.get_close_matches(wanted, [spelled_alike(r.datasheet.name) for r in rows()], n=3)
-    close = [row for row in rows() if spelled_alike(row.datasheet.name) in near]
+    close = _nearest(wanted)
     raise InputError(
         f"the datasheet table does not know '{name}'",
         remedy=f"Close: {_listed(close)}" if close else "Give --memory and --bandwidth instead",
@@ -43,6 +43,20 @@ def _names(row: Row) -> set[str]:
 def _has_words(row: Row, words: list[str]) -> bool:
     own = spelled_alike(row.datasheet.name).split()
     return all(any(word in (one, one.rstrip("0123456789")) for one in own) for word in words)
+
+
+def _nearest(wanted: str) -> list[Row]:
+    """The rows whose words come nearest to the given ones: H1000 is near every H100."""
+    likeness = [(_likeness(wanted.split(), row), row) for row in rows()]
+    best = max(one for one, _ in likeness)
+    return [row for one, row in likeness if one == best >= _NEAR]
+
+
+def _likeness(words: list[str], row: Row) -> float:
+    """From 0 to 1: how alike each word and the nearest one of the row are, on average."""
+    own = spelled_alike(row.datasheet.name).split()
+    nearest = [max(SequenceMatcher(None, word, one).ratio() for one in own) for word in words]
+    return sum(nearest) / len(nearest) if nearest else 0.0
 
 
 def _listed(found: list[Row]) -> str:

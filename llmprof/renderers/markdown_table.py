@@ -27,7 +27,7 @@ from llmprof.renderers.wording import (
 from llmprof.schema.confirmation import Confirmation
 from llmprof.schema.measurement import Caveat, PhaseMeasurement
 from llmprof.schema.report import Report
-from llmprof.schema.verdict import Verdict
+from llmprof.schema.verdict import Limit, Verdict
 
 
 def render_markdown(reports: Sequence[Report]) -> bytes:
@@ -94,9 +94,10 @@ def _summary_row(phase: PhaseMeasurement, report: Report) -> tuple[str, ...]:
 
 def _verdict(verdict: Verdict) -> str:
     reasons = "; ".join(unsaid_reasons(verdict))
-    because = f" Because: {escaped(reasons)}." if reasons else ""
+    head = "Because" if verdict.limit is Limit.INCONCLUSIVE else "Not firm"
+    why = f" {head}: {escaped(reasons)}." if reasons else ""
     sentence = escaped(one_line(verdict.sentence))
-    return f"- **{verdict.phase.value}: {verdict_words(verdict)}.** {sentence}{because}"
+    return f"- **{verdict.phase.value}: {verdict_words(verdict)}.** {sentence}{why}"
 
 
 def _caveat(caveat: Caveat) -> str:

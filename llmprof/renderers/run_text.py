@@ -145,7 +145,7 @@ def _answers(verdict: Verdict) -> Text:
     else:
         text.append(f" · {one_line(verdict.sentence)}")
         if reasons := unsaid_reasons(verdict):
-            text.append(f" Because: {_first(reasons)}.", "yellow")
+            text.append(f" Not firm: {_first(reasons)}.", "yellow")
     if tested := tested_words(verdict):
         text.append(f" · {tested}", "cyan")
     return text

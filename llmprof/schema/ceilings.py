@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -10,6 +10,10 @@ from llmprof.schema.datasheet import Datasheet
 from llmprof.schema.environment import Environment
 from llmprof.schema.measurement import Caveat, Source
 from llmprof.schema.record import Record
+
+MAX_STEADY_SPREAD: Final = 0.5
+"""Interquartile range over median of the calls behind a kernel's roof. Quiet machines stay below 0.3;
+beyond this the best call is what the neighbours left, and nothing is predicted from it."""
 
 
 class MemoryOp(StrEnum):
@@ -228,13 +232,21 @@ class Ceilings(Record):
     datasheet: Datasheet | None = None
     """What the vendor states; null for a device that the table does not know."""
 
+    @property
+    def steady_skinny(self) -> tuple[SkinnyCeiling, ...]:
+        return tuple(one for one in self.skinny if one.spread <= MAX_STEADY_SPREAD)
+
+    @property
+    def steady_attention(self) -> tuple[AttentionCeiling, ...]:
+        return tuple(one for one in self.attention if one.spread <= MAX_STEADY_SPREAD)
+
     def skinny_read(self, format: str, rows: int) -> float | None:
         """Bytes/s of weights of this format at so many rows; None where nothing measured tells.
 
         Between two measured numbers of rows the time per byte is interpolated linearly; outside them
         there is no figure.
         """
-        known = {one.rows: one.bytes_per_s for one in self.skinny if one.format == format}
+        known = {one.rows: one.bytes_per_s for one in self.steady_skinny if one.format == format}
         return _between(known, rows)
 
     def attention_read(
@@ -247,7 +259,7 @@ class Ceilings(Record):
         """
         known = {
             one.context_tokens: one.bytes_per_s
-            for one in self.attention
+            for one in self.steady_attention
             if (one.layout, one.kv_dtype, one.kind) == (layout, kv_dtype, kind)
         }
         return _between(known, min(context_tokens, max(known, default=context_tokens)))

@@ -23,6 +23,11 @@ _CONTROL: Final = re.compile(
 )
 """The escapes of the others but line feed, return and tab; a backslash may itself be escaped."""
 _MOST_NAMED: Final = 5
+_INSTEAD: Final = {
+    "report": "Give the run that it was made from: its id, or the run file in .llmprof/runs",
+    "sweep": "The command that measured a sweep shows it again: llmprof sweep ... -o FILE",
+}
+"""What to do with a document that people take for another one, by the name of its schema."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -97,7 +102,7 @@ def _check_schema(path: Path, tree: dict[str, Any], *, expected: str) -> None:
     name, major = match[1], int(match[2])
     wanted = _SCHEMA.fullmatch(expected)
     if wanted is None or name != wanted[1]:
-        raise InputError(f"{path} holds {found}, expected {expected}")
+        raise InputError(f"{path} holds {found}, expected {expected}", remedy=_INSTEAD.get(name))
     if major > int(wanted[2]):
         raise InputError(
             f"{path} holds {found}, and this llmprof reads up to {expected}",

@@ -54,7 +54,7 @@ def read_ncu_csv(path: Path) -> tuple[ProfiledKernel, ...]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+        raise InputError(f"{path} is no text (UTF-8)", remedy=_REMEDY) from error
     kernels = tuple(kernel for table in _tables(text, path) for kernel in _kernels(table, path))
     if not kernels:
         raise InputError(f"{path} holds no kernel", remedy=_REMEDY)

@@ -212,3 +212,10 @@ def test_a_missing_file_is_said_once(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_ncu_csv(missing)
     assert caught.value.line() == f"cannot read {missing}: No such file or directory"
+
+
+def test_a_binary_file_is_refused_with_how_to_write_a_table(counters: Path) -> None:
+    counters.write_bytes(b"\x00\xaa\xff")
+    with pytest.raises(InputError, match="no text") as refused:
+        read_ncu_csv(counters)
+    assert "--page raw" in refused.value.line()

@@ -130,9 +130,8 @@ def test_an_unmeasured_kernel_is_tier_b_and_may_gain_nothing() -> None:
     assert "not measured" in one.basis
 
 
-def test_cached_skinny_roofs_make_it_tier_c() -> None:
-    """bf16 at 20 GB/s and int8 in groups of 32 at 17 GB/s: bytes 34/64 of 2, so 0.625 x the time."""
-    rates = {"bf16": 20e9, "int8_g32": 17e9}
+def _with_skinny_roofs(*roofs: tuple[str, float, float]) -> BaseRun:
+    """Format, bytes/s and spread of products with one row."""
     skinny = tuple(
         SkinnyCeiling(
             format=name,
@@ -142,20 +141,41 @@ def test_cached_skinny_roofs_make_it_tier_c() -> None:
             level="dram",
             bytes_per_s=rate,
             median_bytes_per_s=rate,
-            spread=0.0,
+            spread=spread,
             kernel="matvec",
         )
-        for name, rate in rates.items()
+        for name, rate, spread in roofs
     )
     record = BASE.record
     ceilings = record.ceilings.model_copy(update={"skinny": skinny})
-    base = BaseRun.of(record.model_copy(update={"ceilings": ceilings}))
+    return BaseRun.of(record.model_copy(update={"ceilings": ceilings}))
+
+
+def test_cached_skinny_roofs_make_it_tier_c() -> None:
+    """bf16 at 20 GB/s and int8 in groups of 32 at 17 GB/s: bytes 34/64 of 2, so 0.625 x the time."""
+    base = _with_skinny_roofs(("bf16", 20e9, 0.0), ("int8_g32", 17e9, 0.0))
     found = predict(base, _settings("weights.quantization=int8", "workload.context=synthetic"))
     phase = _phase(found)
     assert phase.tier is Tier.C
     one = _group(phase, OpGroup.GATE_UP_PROJECTION)
     assert one.base_s is not None
     assert one.predicted_s.point / one.base_s == pytest.approx((34 / 64) * 20 / 17, rel=1e-3)
+
+
+def test_roofs_of_a_disturbed_benchmark_are_no_basis() -> None:
+    """A bf16 roof that its neighbours halved would promise twice the gain of int8: tier B then."""
+    base = _with_skinny_roofs(("bf16", 10e9, 0.9), ("int8_g32", 17e9, 0.0))
+    phase = _phase(predict(base, _settings("weights.quantization=int8")))
+    assert phase.tier is Tier.B
+    assert "not measured" in _group(phase, OpGroup.GATE_UP_PROJECTION).basis
+
+
+def test_the_spread_of_formats_that_do_not_matter_widens_nothing() -> None:
+    pair = (("bf16", 20e9, 0.0), ("int8_g32", 17e9, 0.0))
+    change = _settings("weights.quantization=int8")
+    alone = _phase(predict(_with_skinny_roofs(*pair), change))
+    beside = _phase(predict(_with_skinny_roofs(*pair, ("fp32", 9e9, 0.4)), change))
+    assert beside.step_s == alone.step_s
 
 
 def test_replayed_steps_change_as_their_skeleton_does() -> None:

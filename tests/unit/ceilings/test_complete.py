@@ -8,7 +8,7 @@ import pytest
 from llmprof.ceilings import complete, measure
 from llmprof.ceilings.complete import USUAL, ExtraPart, complete_ceilings
 from llmprof.ceilings.measure import cached_ceilings
-from llmprof.schema.ceilings import Ceilings, HostCost
+from llmprof.schema.ceilings import Ceilings, HostCost, SkinnyCeiling
 from llmprof.schema.environment import Environment
 from tests.unit.ceilings.factories import MIB, NOON, a_cpu, l2, l3, some_ceilings
 
@@ -110,3 +110,23 @@ def test_a_budget_is_shared_by_what_is_due(measured: list[tuple[str, float]]) ->
     parts = [ExtraPart.SKINNY, ExtraPart.HOST]  # 4 and 2 s by default
     complete_ceilings(MACHINE, "cpu", parts, budget_s=3.0, now=NOON)
     assert measured[1:] == [("skinny", 2.0), ("host", 1.0)]
+
+
+def test_roofs_that_disagree_with_themselves_are_measured_again_after_an_hour() -> None:
+    roof = SkinnyCeiling(
+        format="bf16",
+        rows=1,
+        out_features=2048,
+        in_features=2048,
+        level="DRAM",
+        bytes_per_s=14e9,
+        median_bytes_per_s=9e9,
+        spread=0.9,
+        kernel="a kernel",
+    )
+    old = some_ceilings(MACHINE).model_copy(update={"parts_measured_at": {"skinny": NOON}})
+    shaken = old.model_copy(update={"skinny": (roof,)})
+    steady = old.model_copy(update={"skinny": (roof.model_copy(update={"spread": 0.1}),)})
+    later = NOON + timedelta(hours=2)
+    assert complete.is_fresh(steady, ExtraPart.SKINNY, later)
+    assert not complete.is_fresh(shaken, ExtraPart.SKINNY, later)

@@ -90,3 +90,17 @@ def test_attention_read(
 ) -> None:
     found = ceilings.attention_read(*cell, context)
     assert found == (None if gb_per_s is None else pytest.approx(gb_per_s * 1e9))
+
+
+def test_roofs_whose_calls_disagree_are_not_read(ceilings: Ceilings) -> None:
+    """Half of the calls differ by more than half of the median: nobody knows what a quiet one does."""
+    noisy = tuple(one.model_copy(update={"spread": 0.6}) for one in ceilings.skinny[:1])
+    shaken = ceilings.model_copy(
+        update={
+            "skinny": (*noisy, *ceilings.skinny[1:]),
+            "attention": (ceilings.attention[0].model_copy(update={"spread": 0.6}),),
+        }
+    )
+    assert shaken.skinny_read("int8_g32", 1) is None
+    assert shaken.skinny_read("int8_g32", 8) == pytest.approx(20e9)
+    assert shaken.attention_read("paged", "bf16", "flash", 512) is None

@@ -107,3 +107,20 @@ def test_quantities() -> None:
 )
 def test_devices_by_what_people_type(typed: str, name: str) -> None:
     assert datasheet_named(typed).name == name
+
+
+@pytest.mark.parametrize(
+    ("typed", "near", "far"),
+    [
+        ("H1000", "H100 PCIe", "MI100"),
+        ("RTX 4091", "RTX 4090", "RTX 3090"),
+        ("xyz", "--memory", "B200"),
+    ],
+)
+def test_a_misspelt_device_is_answered_with_those_it_may_be(
+    typed: str, near: str, far: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        datasheet_named(typed)
+    assert near in refused.value.line()
+    assert f"{far}," not in f"{refused.value.line()},"

@@ -84,6 +84,7 @@ def test_free_keys_are_not_unknown(run_file: Path) -> None:
         ("llmprof.run/2", "run.json holds llmprof.run/2, and this llmprof reads up to llmprof.run/1. Upgrade llmprof"),
         ("llmprof.run/0", "run.json holds llmprof.run/0, which this llmprof no longer reads"),
         ("llmprof.ceilings/1", "run.json holds llmprof.ceilings/1, expected llmprof.run/1"),
+        ("llmprof.report/1", "run.json holds llmprof.report/1, expected llmprof.run/1. Give the run that it was made from: its id, or the run file in .llmprof/runs"),
         ("run", "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'"),
         (7, "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'"),
         (None, "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'"),
