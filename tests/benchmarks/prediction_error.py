@@ -190,8 +190,8 @@ def _markdown(cases: Sequence[PredictedCase], failures: Sequence[dict[str, Any]]
         f"Made by `python tests/benchmarks/prediction_error.py`; {len(cases)} cases. Step time of the "
         "target over that of the base; each prediction was written down before its target ran.",
         "",
-        "| forecast | cases | median error | worst error |",
-        "| --- | ---: | ---: | ---: |",
+        "| forecast | cases | median error | worst error | median of decode | median of prefill |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     forecasts = {
         "llmprof, tier C (benchmarks of changed kernels)": lambda one: one.predicted,
@@ -202,8 +202,14 @@ def _markdown(cases: Sequence[PredictedCase], failures: Sequence[dict[str, Any]]
     }
     for name, of in forecasts.items():
         found = score(cases, of)
+        by_phase = [
+            f"{score(ones, of).median_error:.1%}" if ones else ""
+            for phase in (Phase.DECODE, Phase.PREFILL)
+            for ones in [[one for one in cases if one.phase == phase.value]]
+        ]
         lines.append(
-            f"| {name} | {found.cases} | {found.median_error:.1%} | {found.worst_error:.1%} |"
+            f"| {name} | {found.cases} | {found.median_error:.1%} | {found.worst_error:.1%} "
+            f"| {' | '.join(by_phase)} |"
         )
     disturbed = sum(one.disturbed_rounds > 0 for one in cases)
     lines += [
