@@ -44,8 +44,9 @@ def format_of(
 ) -> WeightFormat:
     """How the engine keeps a tensor.
 
-    Norms, biases, routers and the gates of shared experts stay floats. The head decides by small margins which token wins, and where they
-    are tied the embedding is the head: with int4 both are kept in int8, in groups of 32.
+    Norms, biases, routers and the gates of shared experts stay floats. The head decides by small
+    margins which token wins, and where they are tied the embedding is the head: with int4 both are
+    kept in int8, in groups of 32.
 
     Raises:
         CapabilityError: a matrix whose rows cannot be packed, or fp8.
