@@ -143,6 +143,8 @@ def _attack(kind: str, target: Target, count: int, seed: int, keep: Path | None)
         folder = Path(name)
         for beside, data in target.beside.items():
             (folder / beside).write_bytes(data)
+        (folder / target.name).write_bytes(target.original)
+        target.read(folder / target.name)  # undamaged it is fine, or nothing would be shown
         while tally.tried < count and tally.faults < _MOST_FAULTS:
             data = _damaged(target, draw)
             (folder / target.name).write_bytes(data)
