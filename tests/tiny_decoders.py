@@ -76,6 +76,8 @@ def _as_published(
     if model_type == "mixtral":
         for usual, own in _MIXTRAL.items():
             name = name.replace(usual, own)
+    if model_type == "qwen2_moe":
+        name = name.replace("shared_experts", "shared_expert")
     if ".experts." not in name:
         yield name, tensor
         return

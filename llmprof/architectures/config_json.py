@@ -115,6 +115,9 @@ def _basics(fields: Fields, family: Family) -> Basics:
     bias = everywhere or (
         family.attention_bias == "flag" and fields.flag("attention_bias", default=False)
     )
+    of_heads = family.attention_bias == "qkv" or (
+        family.attention_bias == "qkv_flag" and fields.flag("attention_bias", default=False)
+    )
     return Basics(
         family=family,
         layers=fields.integer("num_hidden_layers", limits.LAYERS),
@@ -123,7 +126,7 @@ def _basics(fields: Fields, family: Family) -> Basics:
         kv_heads=kv_heads(fields, family, heads),
         head_dim=head_dim(fields, family, hidden, heads),
         positions=fields.integer("max_position_embeddings", limits.POSITIONS),
-        qkv_bias=bias or family.attention_bias == "qkv",
+        qkv_bias=bias or of_heads,
         output_bias=bias,
     )
 
@@ -143,7 +146,7 @@ def _dense_mlp(fields: Fields, basics: Basics) -> DenseMlp:
         intermediate_size=inner,
         gated=family.gated,
         bias=bias or (not family.gated and basics.output_bias),
-        fused=family.fused and family.gated,
+        fused=(family.fused or family.fused_gate_up) and family.gated,
     )
 
 

@@ -11,6 +11,12 @@ from typing import Final, Literal, NoReturn
 from llmprof.errors import CapabilityError
 
 LLAMA_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
+GLM_4_NORMS: Final = (
+    "input_layernorm",
+    "post_self_attn_layernorm",
+    "post_attention_layernorm",
+    "post_mlp_layernorm",
+)
 GEMMA_NORMS: Final = (*LLAMA_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 WindowRule = Literal["none", "every_layer", "switched", "by_layer_type"]
@@ -26,8 +32,9 @@ class Family:
     model_type: str
     architectures: tuple[str, ...]
     """Class names in config.json, of the bare decoder and of the one with towers."""
-    attention_bias: Literal["none", "flag", "qkv"] = "none"
-    """`flag`: on q, k, v and o where the configuration says so; `qkv`: always on q, k and v."""
+    attention_bias: Literal["none", "flag", "qkv", "qkv_flag"] = "none"
+    """`flag`: on q, k, v and o where the configuration says so; `qkv`: always on q, k and v;
+    `qkv_flag`: on q, k and v where the configuration says so."""
     mlp_bias_flag: bool = False
     qk_norm: bool = False
     explicit_head_dim: bool = False
@@ -39,6 +46,13 @@ class Family:
     mlp: Literal["dense", "mixtral", "qwen", "deepseek", "gpt_oss", "gemma4"] = "dense"
     fused: bool = False
     """Queries, keys and values, and gate and up, are stored as one matrix each."""
+    fused_gate_up: bool = False
+    """Gate and up alone are stored as one matrix."""
+    rotary_share: float | None = None
+    """Share of each head's channels that is rotated where the configuration does not say; None: all
+    are, and a configuration that says otherwise is refused or of a kind that is not run."""
+    adjacent_pairs: bool = False
+    """Rotation turns channels 2i and 2i + 1 against each other, not the halves of a head."""
     gated: bool = True
     output_gate: bool = False
     norms: tuple[str, ...] = LLAMA_NORMS
@@ -60,13 +74,13 @@ class Family:
     @property
     def plain(self) -> bool:
         """Every layer is the plain one that the flat fields of a ModelConfig describe."""
-        return (self.attention, self.mlp, self.fused, self.gated, self.norms) == (
-            "softmax",
-            "dense",
-            False,
-            True,
-            LLAMA_NORMS,
-        )
+        return (
+            self.attention,
+            self.mlp,
+            self.fused or self.fused_gate_up,
+            self.gated,
+            self.norms,
+        ) == ("softmax", "dense", False, True, LLAMA_NORMS)
 
 
 _GELU: Final = ("gelu_pytorch_tanh", "gelu", "gelu_new")
@@ -110,6 +124,20 @@ _FALCON_NAMES: Final = {
     "layer_norm_epsilon": "rms_norm_eps",
     "activation": "hidden_act",
 }
+
+
+def _glm(model_type: str, architecture: str, norms: tuple[str, ...]) -> Family:
+    return Family(
+        model_type,
+        (architecture,),
+        attention_bias="qkv_flag",
+        explicit_head_dim=True,
+        fused_gate_up=True,
+        rotary_share=0.5,
+        adjacent_pairs=True,
+        norms=norms,
+        defaults={"attention_bias": True, "rms_norm_eps": 1.5625e-7},
+    )
 
 
 def _qwen3_5(model_type: str, *architectures: str, mlp: Literal["dense", "qwen"]) -> Family:
@@ -221,7 +249,16 @@ FAMILIES: Final = {
             defaults=_GEMMA_4,
             text_part=True,
         ),
-        Family("phi3", ("Phi3ForCausalLM",), window="every_layer", fused=True, own_code=True),
+        Family(
+            "phi3",
+            ("Phi3ForCausalLM",),
+            window="every_layer",
+            fused=True,
+            rotary_share=1.0,
+            own_code=True,
+        ),
+        _glm("glm", "GlmForCausalLM", LLAMA_NORMS),
+        _glm("glm4", "Glm4ForCausalLM", GLM_4_NORMS),
         Family(
             "deepseek_v2",
             ("DeepseekV2ForCausalLM",),

@@ -44,8 +44,8 @@ def parse_numerics(fields: Fields, family: Family, hidden: int) -> Numerics:
         InputError: a malformed field.
     """
     found: Numerics = {"activation": _activation(fields, family)}
-    if family.model_type == "phi3":
-        found["rotary_share"] = _rotary_share(fields)
+    if family.rotary_share is not None:
+        found["rotary_share"] = _rotary_share(fields, family.rotary_share)
     if family.model_type not in _GEMMA:
         return found
     scalar = _number(fields, "query_pre_attn_scalar", _QUERY_SCALAR)
@@ -79,11 +79,11 @@ def _cap(fields: Fields, family: Family, key: str) -> float | None:
     return _CAPS[key]
 
 
-def _rotary_share(fields: Fields) -> float:
+def _rotary_share(fields: Fields, default: float) -> float:
     key = "partial_rotary_factor"
     nested = [fields.nested(k) for k in ("rope_parameters", "rope_scaling") if fields.has(k)]
     place = next((one for one in (fields, *nested) if one.has(key)), None)
-    return 1.0 if place is None else place.number(key, limits.POSITIVE)
+    return default if place is None else place.number(key, limits.SHARE)
 
 
 def _window_theta(fields: Fields) -> float:

@@ -28,6 +28,8 @@ _OP_OF_MODULE: Mapping[str, str] = {
     "kv_b_proj": "qkv_projection.kv",
     "o_proj": "output_projection",
     "post_attention_layernorm": "norm.post_attention",
+    "post_self_attn_layernorm": "norm.post_self_attention",
+    "post_mlp_layernorm": "norm.post_mlp",
     "pre_feedforward_layernorm": "norm.pre_feedforward",
     "post_feedforward_layernorm": "norm.post_feedforward",
     "pre_feedforward_layernorm_2": "norm.pre_experts",

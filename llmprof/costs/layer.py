@@ -23,6 +23,8 @@ from llmprof.schema.settings import KvLayout
 _NORM_OPS = {
     "input_layernorm": "norm.input",
     "post_attention_layernorm": "norm.post_attention",
+    "post_self_attn_layernorm": "norm.post_self_attention",
+    "post_mlp_layernorm": "norm.post_mlp",
     "pre_feedforward_layernorm": "norm.pre_feedforward",
     "post_feedforward_layernorm": "norm.post_feedforward",
     "pre_feedforward_layernorm_2": "norm.pre_experts",
@@ -44,6 +46,8 @@ class LayerCosts:
     """Of these layers alone."""
     shape: StepShape
     options: CostOptions
+    rotary_share: float = 1.0
+    """Of the channels of each head."""
 
     def ops(self) -> Iterator[OpCost]:
         first, *others = (_NORM_OPS[name] for name in self.layer.norms)
@@ -80,7 +84,9 @@ class LayerCosts:
             yield self.norm("norm.query", queries)
             if not shape.shares_cache:
                 yield self.norm("norm.key", keys)
-        yield self._elementwise("rope", 2 * (queries + new_keys))
+        rotated = int(shape.key_dim * self.rotary_share)
+        heads = shape.query_heads + (0 if shape.shares_cache else shape.kv_heads)
+        yield self._elementwise("rope", 2 * heads * rotated)
         if not shape.shares_cache:
             yield from self._kv_append(keys + values)
         sinks = self.stored.bytes_by_op.get("attention", 0) if shape.sinks else 0

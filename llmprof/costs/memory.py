@@ -104,7 +104,7 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
     shard = shard_of(model, options.tensor_parallel)
     in_layers = max(_layer_peak(shard, kind, shape, options) for kind, _ in shard.kinds)
     head = 2 * shape.logit_rows * model.vocab_size * options.activation_bytes
-    residual = tokens * (model.hidden_size + 2 * model.head_dim) * options.activation_bytes
+    residual = tokens * (model.hidden_size + 2 * model.rotary_dim) * options.activation_bytes
     return float(residual + kept_bytes(shard, shape, options) + max(in_layers, head))
 
 

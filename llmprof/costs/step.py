@@ -56,7 +56,15 @@ def _layers(
     pattern = model.layer_pattern or (0,) * model.num_hidden_layers
     for index, kind in enumerate(kinds):
         if layers := pattern.count(index):
-            costs = LayerCosts(kind, layers, model.hidden_size, stored[index], shape, options)
+            costs = LayerCosts(
+                kind,
+                layers,
+                model.hidden_size,
+                stored[index],
+                shape,
+                options,
+                rotary_share=model.rotary_share,
+            )
             yield from costs.ops()
             yield from _per_layer_inputs(model, costs)
 

@@ -10,8 +10,9 @@ from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import Quantization, WeightsSettings
 
 _DEQUANTIZED: Final = "bf16"
-_ROUTER: Final = ".mlp.router.weight"
-"""Small, and by small margins it decides which experts a token passes."""
+_FLOATS: Final = (".mlp.router.weight", ".mlp.shared_expert_gate.weight")
+"""Small: a router decides by small margins which experts a token passes, and the gate of a shared
+expert is one row that scales all of its output."""
 _DEFAULT_GROUP: Final = 32
 """Loses little: with one scale per channel, int8 changes every 16th most probable token of the demo
 model (`llmprof quality`)."""
@@ -43,13 +44,14 @@ def format_of(
 ) -> WeightFormat:
     """How the engine keeps a tensor.
 
-    Norms, biases and the routers of experts stay floats. The head decides by small margins which token wins, and where they
-    are tied the embedding is the head: with int4 both are kept in int8, in groups of 32.
+    Norms, biases, routers and the gates of shared experts stay floats. The head decides by small
+    margins which token wins, and where they are tied the embedding is the head: with int4 both are
+    kept in int8, in groups of 32.
 
     Raises:
         CapabilityError: a matrix whose rows cannot be packed, or fp8.
     """
-    floats = len(shape) < 2 or name.endswith(_ROUTER)
+    floats = len(shape) < 2 or name.endswith(_FLOATS)
     if floats or weights.quantization is Quantization.NONE:
         return WeightFormat(dtype)
     fmt = _packed_format(weights, is_head=name in (EMBEDDING, LM_HEAD))

@@ -18,6 +18,33 @@ from llmprof.schema.cost import OpGroup
 
 
 @dataclass(frozen=True, slots=True)
+class SharedExpert:
+    """One that every token passes, scaled by a share of its own (Qwen2-MoE)."""
+
+    gate_up: Linear
+    """Rows: gate, then up."""
+    down: Linear
+    share: Linear
+    """[1, hidden_size], before the sigmoid."""
+    gate: Gate
+
+    def __call__(self, normed: torch.Tensor, probe: Probe) -> torch.Tensor:
+        """[rows, hidden_size], new."""
+        probe.group_begin(OpGroup.GATE_UP_PROJECTION)
+        gate_up, share = self.gate_up(normed), self.share(normed).sigmoid_()
+        probe.group_end()
+
+        probe.group_begin(OpGroup.ACTIVATION)
+        inner = self.gate(gate_up)
+        probe.group_end()
+
+        probe.group_begin(OpGroup.DOWN_PROJECTION)
+        out = self.down(inner).mul_(share)
+        probe.group_end()
+        return out
+
+
+@dataclass(frozen=True, slots=True)
 class ExpertFeedForward:
     router: Linear
     gate_up: tuple[Linear, ...]
@@ -29,6 +56,8 @@ class ExpertFeedForward:
     """The weights of a token's experts add up to one."""
     layer: int
     choice: ExpertChoice
+    shared: SharedExpert | None = None
+    """Beside the chosen ones."""
     routed: RoutedExperts = field(default_factory=RoutedExperts)
     """Told how many experts each step read."""
     ranks: RankGroup | None = None
@@ -36,9 +65,12 @@ class ExpertFeedForward:
 
     @property
     def projections(self) -> tuple[Linear, ...]:
-        return self.router, self.gate_up[0], self.down[0]
+        beside = self.shared
+        of_shared = () if beside is None else (beside.gate_up, beside.share, beside.down)
+        return self.router, self.gate_up[0], self.down[0], *of_shared
 
     def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
+        beside = None if self.shared is None else self.shared(normed, probe)
         probe.group_begin(OpGroup.GATE_UP_PROJECTION)
         ids, weights = self._route(normed)
         chosen = ids.flatten()
@@ -58,7 +90,8 @@ class ExpertFeedForward:
         probe.group_begin(OpGroup.DOWN_PROJECTION)
         parts = [self.down[expert](part) for expert, part in zip(hit, inner, strict=True)]
         out = torch.cat(parts).mul_(weights.flatten().index_select(0, order).unsqueeze(1))
-        mixed = torch.zeros_like(normed).index_add_(0, tokens, out)
+        mixed = torch.zeros_like(normed) if beside is None else beside
+        mixed.index_add_(0, tokens, out)
         if self.ranks is not None:
             self.ranks.sum_inside(mixed, OpGroup.DOWN_PROJECTION, probe)
         add_(x, mixed)

@@ -12,6 +12,7 @@ from llmprof.architectures.gguf_header import GgufTensor, read_header
 from llmprof.architectures.gguf_names import gguf_name
 from llmprof.engine.quantization.gguf_blocks import can_take_over, take_over
 from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.engine.rotary_rows import halves_of_adjacent_pairs, rotates
 from llmprof.errors import InputError
 from llmprof.schema.model import ModelConfig
 
@@ -105,10 +106,10 @@ class GgufTensors:
         The converter for llama files turns the rows of a query or key head from (half, pair) into
         (pair, half), for rotations of adjacent channels; ours are of halves.
         """
-        if not self._interleaved or not name.rpartition(".")[0].endswith(("q_proj", "k_proj")):
+        if not self._interleaved or not rotates(name):
             return None
-        pairs = self._model.head_dim // 2
-        return np.arange(rows).reshape(-1, pairs, 2).swapaxes(1, 2).reshape(-1)
+        size = self._model.head_dim
+        return halves_of_adjacent_pairs(rows, size, size)
 
 
 def _unpacked(packed: npt.NDArray[np.uint8], tensor: GgufTensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 
@@ -14,8 +14,8 @@ from llmprof.costs.weight_layout import format_of, spec_of
 from llmprof.engine.activation import gated, gated_by_gelu
 from llmprof.engine.attention import Attention
 from llmprof.engine.dtypes import ComputeDtype
-from llmprof.engine.experts import ExpertFeedForward
-from llmprof.engine.feed_forward import DenseFeedForward, FeedForward
+from llmprof.engine.experts import ExpertFeedForward, SharedExpert
+from llmprof.engine.feed_forward import DenseFeedForward, FeedForward, Gate
 from llmprof.engine.gguf_tensors import GgufTensors
 from llmprof.engine.kernels.memory import WeightMemory
 from llmprof.engine.linear import Linear
@@ -32,6 +32,9 @@ from llmprof.engine.safetensors_tensors import SafetensorsTensors
 from llmprof.schema.layers import ExpertMlp, SoftmaxAttention
 from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import WeightSource, WeightsSettings
+
+_NORMS_AROUND: Final = 4
+"""Before and after attention, before and after the feed-forward part (Gemma, GLM-4)."""
 
 
 class TensorReader(Protocol):
@@ -115,7 +118,7 @@ def open_tensors(source: ModelSource, weights: WeightSource) -> TensorReader:
         return RandomTensors()
     if source.kind == "gguf":
         return GgufTensors(source.files[0], source.config)
-    return SafetensorsTensors(source.files, source.config.model_type)
+    return SafetensorsTensors(source.files, source.config)
 
 
 class _Loader:
@@ -165,7 +168,7 @@ class _Loader:
         shape = self._model.layers[index]
         fused = isinstance(shape.attention, SoftmaxAttention) and shape.attention.fused
         within = isinstance(shape.attention, SoftmaxAttention) and shape.attention.window
-        around = "pre_feedforward_layernorm" in shape.norms
+        around = len(shape.norms) == _NORMS_AROUND
         input_norm, *others = (f"{prefix}{name}.weight" for name in shape.norms)
         after_attention = others.pop(0) if around else None
         return DecoderLayer(
@@ -190,6 +193,9 @@ class _Loader:
                 router=self._linear([f"{prefix}router"]),
                 gate_up=self._experts(f"{prefix}experts.", ("gate_proj", "up_proj")),
                 down=self._experts(f"{prefix}experts.", ("down_proj",)),
+                shared=self._shared_expert(prefix, gate)
+                if shape.shared_intermediate_size
+                else None,
                 gate=gate,
                 per_token=shape.experts_per_token,
                 normalized=shape.normalized,
@@ -205,6 +211,15 @@ class _Loader:
             gate=gate,
             norm_after=self._norm(norm_after[0]) if norm_after else None,
             ranks=self._ranks,
+        )
+
+    def _shared_expert(self, prefix: str, gate: Gate) -> SharedExpert:
+        inner = f"{prefix}shared_experts."
+        return SharedExpert(
+            gate=gate,
+            gate_up=self._linear([f"{inner}gate_proj", f"{inner}up_proj"]),
+            down=self._linear([f"{inner}down_proj"]),
+            share=self._linear([f"{prefix}shared_expert_gate"]),
         )
 
     def _experts(self, prefix: str, parts: Sequence[str]) -> tuple[Linear, ...]:

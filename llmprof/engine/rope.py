@@ -1,7 +1,7 @@
 """Rotary position embedding (Su et al. 2021), half-split as in Hugging Face checkpoints.
 
-Channel i of a head is paired with channel i + head_dim / 2, and pair i of the token at position p
-is turned by the angle p * frequency_i.
+Channel i of a head is paired with channel i + rotary_dim / 2, and pair i of the token at position p
+is turned by the angle p * frequency_i. Channels from rotary_dim on are left as they are.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ WITHIN_WINDOW: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RotaryTable:
-    """Cosines and signed sines of every position, [max_tokens, 1, head_dim]."""
+    """Cosines and signed sines of every position, [max_tokens, 1, rotary_dim]."""
 
     cos: torch.Tensor
     sin: torch.Tensor
@@ -70,13 +70,15 @@ class RotaryTable:
         return cls(cos, sin)
 
     def at(self, positions: torch.Tensor) -> Turn:
-        """Copies of the rows of these positions [rows], each [rows, 1, head_dim]."""
+        """Copies of the rows of these positions [rows], each [rows, 1, rotary_dim]."""
         turn = self.cos.index_select(0, positions), self.sin.index_select(0, positions)
         return turn if self.window is None else (*turn, *self.window.at(positions))
 
 
 def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
-    """Rotate [rows, heads, head_dim] in place, by tables [rows, 1, head_dim]."""
+    """Rotate the first channels of [rows, heads, head_dim] in place, by tables [rows, 1, rotary_dim]."""
+    if cos.shape[-1] != heads.shape[-1]:
+        heads = heads.narrow(-1, 0, cos.shape[-1])
     if runs_native(heads):
         rotate_native_(heads, cos, sin)
         return
@@ -96,8 +98,8 @@ def kernel_name(device: str) -> str:
 
 
 def frequencies(model: ModelConfig, max_tokens: int = 1) -> torch.Tensor:
-    """Radians per position of each channel pair, [head_dim / 2], scaled as the model asks."""
-    exponents = torch.arange(0, model.head_dim, 2, dtype=torch.float32) / model.head_dim
+    """Radians per position of each channel pair, [rotary_dim / 2], scaled as the model asks."""
+    exponents = torch.arange(0, model.rotary_dim, 2, dtype=torch.float32) / model.rotary_dim
     plain = 1.0 / model.rope_theta**exponents
     scaling = model.rope_scaling
     if scaling is None:
@@ -147,10 +149,10 @@ def _longrope_divisors(
     """Those of short sequences up to the original context, else those of long ones."""
     original = scaling.original_max_position_embeddings or model.max_position_embeddings
     found = scaling.long_factors if max_tokens > original else scaling.short_factors
-    if len(found) != model.head_dim // 2:
+    if len(found) != model.rotary_dim // 2:
         raise CapabilityError(
             f"{model.name}: longrope has {len(found)} factors, and a head has "
-            f"{model.head_dim // 2} frequencies"
+            f"{model.rotary_dim // 2} frequencies"
         )
     return found
 
@@ -164,7 +166,7 @@ def _llama3_divisors(model: ModelConfig, scaling: RopeScaling) -> list[float]:
             "original_max_position_embeddings"
         )
     return llama3_factors(
-        model.head_dim,
+        model.rotary_dim,
         model.rope_theta,
         factor=scaling.factor,
         low=low,
@@ -181,8 +183,8 @@ def _yarn(model: ModelConfig, scaling: RopeScaling, plain: torch.Tensor) -> torc
     context = scaling.original_max_position_embeddings or model.max_position_embeddings
     low = math.floor(_pair_of_turns(model, scaling.beta_fast, context))
     high = math.ceil(_pair_of_turns(model, scaling.beta_slow, context))
-    low, high = max(low, 0), min(high, model.head_dim - 1)
-    pairs = torch.arange(model.head_dim // 2, dtype=torch.float32)
+    low, high = max(low, 0), min(high, model.rotary_dim - 1)
+    pairs = torch.arange(model.rotary_dim // 2, dtype=torch.float32)
     stretched = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
     return plain / scaling.factor * stretched + plain * (1 - stretched)
 
@@ -190,4 +192,4 @@ def _yarn(model: ModelConfig, scaling: RopeScaling, plain: torch.Tensor) -> torc
 def _pair_of_turns(model: ModelConfig, turns: float, context: int) -> float:
     """The (fractional) pair that turns so many times within the trained context."""
     ratio = math.log(context / (turns * 2 * math.pi))
-    return model.head_dim * ratio / (2 * math.log(model.rope_theta))
+    return model.rotary_dim * ratio / (2 * math.log(model.rope_theta))

@@ -22,7 +22,10 @@ FAMILIES: Final = (
     "qwen2",
     "qwen3",
     "phi3",
+    "glm",
+    "glm4",
     "mixtral",
+    "qwen2_moe",
     "qwen3_moe",
     "gemma2",
     "gemma3",
@@ -120,10 +123,10 @@ def _rotation(model: ModelConfig) -> Iterator[str]:
         )
     if scaling is not None and scaling.kind == "longrope":
         factors = {len(scaling.short_factors), len(scaling.long_factors)}
-        if factors != {model.head_dim // 2}:
-            yield f"rotary scaling 'longrope' without a factor for each of {model.head_dim // 2} pairs"
-    if model.rotary_share != 1.0:
-        yield f"rotation of a part of each head ({model.rotary_share:g})"
+        if factors != {model.rotary_dim // 2}:
+            yield f"rotary scaling 'longrope' without a factor for each of {model.rotary_dim // 2} pairs"
+    if model.rotary_dim < 2 or model.rotary_dim % 2:
+        yield f"rotation of {model.rotary_dim} channels of each head, which are no pairs"
 
 
 def _unlike_plain(kind: LayerShape) -> Iterator[str]:
@@ -136,11 +139,12 @@ def _unlike_plain(kind: LayerShape) -> Iterator[str]:
         yield "layers that share the keys and values of another one"
     elif attention.chunk:
         yield "attention within chunks"
-    if kind.mlp.kind == "experts" and not _routed_alone(kind.mlp):
-        yield "a mixture of experts with shared experts, biases or a router of its own kind"
+    if kind.mlp.kind == "experts" and not _plainly_routed(kind.mlp):
+        yield "a mixture of experts with ungated shared experts, biases or a router of its own kind"
 
 
-def _routed_alone(mlp: ExpertMlp) -> bool:
-    """Experts without biases and with nothing beside them, chosen by a plain router."""
+def _plainly_routed(mlp: ExpertMlp) -> bool:
+    """Experts without biases, chosen by a plain router; beside them at most a gated shared one."""
     own = (mlp.bias, mlp.fused, mlp.router_bias, mlp.router_scales, mlp.router_correction)
-    return not (any(own) or mlp.shared_intermediate_size or mlp.dense_beside)
+    ungated = bool(mlp.shared_intermediate_size) and not mlp.shared_gate
+    return not (any(own) or ungated or mlp.dense_beside)

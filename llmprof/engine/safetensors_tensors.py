@@ -11,7 +11,9 @@ from safetensors import SafetensorError, safe_open
 from llmprof.architectures.checkpoint_names import usual_name
 from llmprof.architectures.families import find_family
 from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.engine.rotary_rows import halves_of_adjacent_pairs, rotates
 from llmprof.errors import InputError
+from llmprof.schema.model import ModelConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,15 @@ class _Piece:
 class SafetensorsTensors:
     """Reads by usual name from whichever shard holds it, under the family's own names."""
 
-    def __init__(self, files: Sequence[Path], model_type: str) -> None:
+    def __init__(self, files: Sequence[Path], model: ModelConfig) -> None:
         """Open every shard.
 
         Raises:
             InputError: a shard that cannot be read.
         """
-        family = find_family(model_type, str(files[0])).model_type
+        family = find_family(model.model_type, str(files[0]))
+        self._model = model
+        self._adjacent_pairs = family.adjacent_pairs
         self._pieces: dict[str, list[_Piece]] = {}
         for path in files:
             try:
@@ -52,7 +56,7 @@ class SafetensorsTensors:
             except (SafetensorError, OSError) as error:
                 raise InputError(f"cannot read {path}: {error}") from error
             for name in shard.keys():  # noqa: SIM118 (not a mapping)
-                at = usual_name(name, family)
+                at = usual_name(name, family.model_type)
                 self._pieces.setdefault(at.name, []).append(_Piece(shard, path, name, at.expert))
 
     def read_into(self, name: str, out: torch.Tensor, expert: int | None = None) -> None:
@@ -65,7 +69,15 @@ class SafetensorsTensors:
             raise InputError(f"tensor '{name}' is in none of the checkpoint's files")
         for piece in self._pieces[name]:
             if piece.expert in (None, expert):
-                out.copy_(piece.read(expert))
+                out.copy_(self._ordered(name, piece.read(expert)))
+
+    def _ordered(self, name: str, stored: torch.Tensor) -> torch.Tensor:
+        """Rows in the order of rotations of halves."""
+        if not (self._adjacent_pairs and rotates(name)):
+            return stored
+        model = self._model
+        order = halves_of_adjacent_pairs(len(stored), model.head_dim, model.rotary_dim)
+        return stored[torch.from_numpy(order)]
 
     def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         """Nothing is packed here."""

@@ -85,7 +85,7 @@ class ModelConfig(Record):
     """Base of the rotation in layers that attend within a window, never scaled (Gemma 3); None: as
     in all others."""
     rotary_share: PositiveFloat = 1.0
-    """Share of each head's channels that is rotated (Phi-4-mini)."""
+    """Share of each head's channels that is rotated: its first ones (Phi-4-mini, GLM-4)."""
     bos_token_id: NonNegativeInt | None = None
     eos_token_ids: tuple[NonNegativeInt, ...] = ()
     torch_dtype: Literal["fp32", "bf16", "fp16"] | None = None
@@ -154,6 +154,11 @@ class ModelConfig(Record):
         )
         mlp = DenseMlp(intermediate_size=self.intermediate_size, bias=self.mlp_bias)
         return LayerShape(attention=attention, mlp=mlp)
+
+    @property
+    def rotary_dim(self) -> int:
+        """Channels of each head that are rotated, as transformers rounds them."""
+        return int(self.head_dim * self.rotary_share)
 
     @property
     def query_size(self) -> int:

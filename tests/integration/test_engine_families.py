@@ -130,9 +130,11 @@ def test_requests_in_shared_steps_give_the_known_tokens(
 
 
 @pytest.mark.parametrize("kind", ["standard", "flash"])
-@pytest.mark.parametrize("name", ["mistral_window", "phi3_window", "gemma2", "gemma3"])
+@pytest.mark.parametrize(
+    "name", ["mistral_window", "phi3_window", "phi3_partial", "glm4", "gemma2", "gemma3"]
+)
 def test_recorded_steps_give_the_known_tokens(name: str, kind: str, tmp_path: Path) -> None:
-    """Windows, caps and two rotations in a step that is replayed."""
+    """Windows, caps, two rotations and rotated parts of heads in a step that is replayed."""
     decoder = next(one for one in DECODERS if one.name == name)
     path = write_decoder(tmp_path, decoder)
     config = settings(path, attention={"kind": kind}, execution={"mode": "compiled"})

@@ -80,6 +80,8 @@ COMPUTED: dict[str, dict[str, Any]] = {
     "norms of heads": {"model": "qwen3"},
     "fused projections": {"model": "phi3"},
     "experts": {"model": "mixtral"},
+    "a shared expert": {"model": "qwen2_moe"},
+    "rotation of a part of each head": {"model": "glm"},
     "norms after a sum, capped logits, scaled embedding": {"model": "gemma2"},
     "int8": _random(quantization="int8"),
     "int4": _random(quantization="int4"),

@@ -34,7 +34,7 @@ many = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-_MOST_SECONDS = 5.0
+MOST_SECONDS = 5.0
 _FREE_BYTES = 64 * 2**20
 _LARGEST_FILE = 64 * 2**10
 YAML = b"""\
@@ -107,25 +107,25 @@ def damaged(
 
 
 def _read(path: Path, file_bytes: int) -> LlmprofError | None:
-    return _bounded(lambda: resolve_model(str(path)), file_bytes)
+    return bounded(lambda: resolve_model(str(path)), file_bytes)
 
 
-def _bounded(read: Callable[[], object], file_bytes: int) -> LlmprofError | None:
+def bounded(read: Callable[[], object], file_bytes: int) -> LlmprofError | None:
     """The error, checked to be one line, after a read that was cheap; anything else is raised."""
     started = time.process_time()
     tracemalloc.start()  # only here: it slows down everything, and what draws the examples too
     try:
-        error = _error_of(read)
+        error = error_of(read)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert time.process_time() - started < _MOST_SECONDS
+    assert time.process_time() - started < MOST_SECONDS
     assert peak <= 2 * file_bytes + _FREE_BYTES
     assert error is None or (error.message and "\n" not in error.line())
     return error
 
 
-def _error_of(read: Callable[[], object]) -> LlmprofError | None:
+def error_of(read: Callable[[], object]) -> LlmprofError | None:
     try:
         read()
     except LlmprofError as error:
@@ -182,14 +182,14 @@ def test_tokenizer(data: bytes) -> None:
     with TemporaryDirectory() as name:
         path = Path(name) / "tokenizer.json"
         path.write_bytes(data)
-        _bounded(lambda: tokenizer_from_json(path, (1,)), len(data))
+        bounded(lambda: tokenizer_from_json(path, (1,)), len(data))
 
 
 @many
 @given(data=damaged(YAML, len(YAML), _HOSTILE_TEXT))
 def test_yaml(tmp_path: Path, data: bytes) -> None:
     text = data.decode(errors="surrogateescape")
-    _bounded(lambda: load_settings_text(text, "mutated.yaml", []), len(data))
+    bounded(lambda: load_settings_text(text, "mutated.yaml", []), len(data))
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,24 @@ from llmprof.engine.kernels.native import KernelBody, NativeKernel, compile_kern
 from llmprof.engine.kernels.vector_ir import STORED_TYPES, VectorCode, index_constant
 from llmprof.engine.kernels.vector_math import for_each
 
-_HEADS, _COS, _SIN, _ROWS, _ROW_STRIDE, _NUM_HEADS, _NUM_ARGUMENTS = range(7)
+_HEADS, _COS, _SIN, _ROWS, _ROW_STRIDE, _NUM_HEADS, _HEAD_STRIDE, _NUM_ARGUMENTS = range(8)
 
 
 @observable("rotate_", mutates=("heads",))
 def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
-    """Turn channel i of every head against channel i + head_dim / 2, by its row's angles.
+    """Turn channel i of every head against channel i + rotary_dim / 2, by its row's angles.
 
     Computed in float32 and rounded once.
 
     Args:
-        heads: [rows, heads, head_dim], heads side by side and rows at any stride, on the CPU; fp32,
-            bf16 or fp16.
-        cos: [rows, 1, head_dim], contiguous, of the same dtype.
+        heads: [rows, heads, rotary_dim], rows and heads at any stride and channels side by side, on
+            the CPU; fp32, bf16 or fp16.
+        cos: [rows, 1, rotary_dim], contiguous, of the same dtype.
         sin: as `cos`, negative in the first half: x * cos + swapped x * sin.
     """
-    rows, num_heads, head_dim = heads.shape
+    rows, num_heads, rotary_dim = heads.shape
     launch(
-        _kernel(dtype_name(heads), head_dim),
+        _kernel(dtype_name(heads), rotary_dim),
         2 * heads.nbytes,
         heads.data_ptr(),
         cos.data_ptr(),
@@ -35,30 +35,31 @@ def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
         rows,
         heads.stride(0),
         num_heads,
+        heads.stride(1),
     )
 
 
 @functools.cache
-def _kernel(dtype: str, head_dim: int) -> NativeKernel:
-    build = functools.partial(_rotate_rows, dtype=dtype, head_dim=head_dim)
-    return compile_kernel(f"rotate_{dtype}_{head_dim}", _NUM_ARGUMENTS, build)
+def _kernel(dtype: str, rotary_dim: int) -> NativeKernel:
+    build = functools.partial(_rotate_rows, dtype=dtype, rotary_dim=rotary_dim)
+    return compile_kernel(f"rotate_{dtype}_{rotary_dim}", _NUM_ARGUMENTS, build)
 
 
-def _rotate_rows(body: KernelBody, *, dtype: str, head_dim: int) -> None:
+def _rotate_rows(body: KernelBody, *, dtype: str, rotary_dim: int) -> None:
     builder, code, element = body.builder, body.code, STORED_TYPES[dtype]
     heads, cos, sin = (body.pointer(slot, element) for slot in (_HEADS, _COS, _SIN))
     row_stride, num_heads = body.integer(_ROW_STRIDE), body.integer(_NUM_HEADS)
+    head_stride = body.integer(_HEAD_STRIDE)
     with code.loop(*body.share(body.integer(_ROWS)), 1) as rows:
         row = builder.gep(heads, [builder.mul(rows.index, row_stride)])
-        turn = [builder.mul(rows.index, index_constant(head_dim))]
+        turn = [builder.mul(rows.index, index_constant(rotary_dim))]
         turn_cos, turn_sin = builder.gep(cos, turn), builder.gep(sin, turn)
         with code.loop(index_constant(0), num_heads, 1) as each:
-            head = builder.gep(row, [builder.mul(each.index, index_constant(head_dim))])
-            _rotate(code, head, turn_cos, turn_sin, dtype=dtype, head_dim=head_dim)
+            head = builder.gep(row, [builder.mul(each.index, head_stride)])
+            _rotate(code, head, turn_cos, turn_sin, dtype=dtype, half=rotary_dim // 2)
 
 
-def _rotate(code: VectorCode, head: Any, cos: Any, sin: Any, *, dtype: str, head_dim: int) -> None:
-    half = head_dim // 2
+def _rotate(code: VectorCode, head: Any, cos: Any, sin: Any, *, dtype: str, half: int) -> None:
     builder = code.builder
 
     def pair(part: VectorCode, index: Any) -> None:

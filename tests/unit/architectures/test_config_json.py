@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from llmprof.architectures.config_json import parse_config
+from llmprof.architectures.manifest import expected_tensors
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import ModelConfig, RopeScaling
 from tests.model_files import tiny_config
@@ -228,6 +229,31 @@ def test_an_unknown_family_is_never_guessed(model_type: str) -> None:
 def test_variations_that_compute_something_else(changes: dict[str, object]) -> None:
     with pytest.raises(CapabilityError, match=r"a/config\.json"):
         parse(**changes)
+
+
+GLM: dict[str, object] = {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "head_dim": 8}
+
+
+def test_glm_biases_are_on_queries_keys_and_values_alone() -> None:
+    assert "model.layers.0.self_attn.q_proj.bias" in expected_tensors(parse(**GLM))
+    assert "model.layers.0.self_attn.o_proj.bias" not in expected_tensors(parse(**GLM))
+    unbiased = expected_tensors(parse(**GLM, attention_bias=False))
+    assert not [name for name in unbiased if name.endswith(".bias")]
+
+
+def test_glm_norms_and_rotation() -> None:
+    model = parse(**GLM)
+    names = [name for name in expected_tensors(model) if "layers.1." in name and "norm" in name]
+    assert [name.split(".")[3] for name in names] == [
+        "input_layernorm",
+        "post_self_attn_layernorm",
+        "post_attention_layernorm",
+        "post_mlp_layernorm",
+    ]
+    assert (model.rotary_share, model.rotary_dim) == (0.5, 4)
+    assert parse(**GLM, partial_rotary_factor=1).rotary_dim == 8
+    with pytest.raises(InputError, match="partial_rotary_factor"):
+        parse(**GLM, partial_rotary_factor=2.0)
 
 
 def test_an_unknown_packing_is_never_guessed() -> None:

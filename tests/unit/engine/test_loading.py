@@ -36,7 +36,7 @@ from tests.model_files import (
     write_gguf,
     write_safetensors_folder,
 )
-from tests.tiny_decoders import DECODERS, TinyDecoder, on_paper, tensors_of, write_decoder
+from tests.tiny_decoders import DECODERS, LLAMA, TinyDecoder, on_paper, tensors_of, write_decoder
 
 
 def load(source: ModelSource, weights: WeightSource, dtype: str = "fp32") -> LoadedWeights:
@@ -105,7 +105,9 @@ def test_random_biases_are_zero() -> None:
 
 def test_a_tensor_that_no_shard_holds(tmp_path: Path) -> None:
     folder = write_safetensors_folder(tmp_path, tiny_config(), tiny_hf_tensors())
-    reader = SafetensorsTensors([folder / "model.safetensors"], "llama")
+    reader = SafetensorsTensors(
+        [folder / "model.safetensors"], parse_config(LLAMA.config, name="tiny")
+    )
     with pytest.raises(InputError, match="'nowhere' is in none"):
         reader.read_into("nowhere", torch.empty(1))
 
@@ -113,7 +115,7 @@ def test_a_tensor_that_no_shard_holds(tmp_path: Path) -> None:
 def test_a_shard_that_is_no_safetensors_file(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 64)
     with pytest.raises(InputError, match=r"bad\.safetensors"):
-        SafetensorsTensors([tmp_path / "bad.safetensors"], "llama")
+        SafetensorsTensors([tmp_path / "bad.safetensors"], parse_config(LLAMA.config, name="tiny"))
 
 
 def stored(**bytes_by_dtype: int) -> WeightManifest:

@@ -55,6 +55,15 @@ def test_each_pair_turns_like_a_complex_number() -> None:
                 assert float(new[pair + 4]) == pytest.approx(expected.imag, abs=2e-6)
 
 
+def test_only_the_first_channels_turn_and_only_they_are_scaled() -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    half = model(rope_scaling=yarn).model_copy(update={"rotary_share": 0.5})
+    heads = torch.ones(1, 2, 8)
+    rotate_(heads, *RotaryTable.of(half, 2, torch.float32, "cpu").at(torch.tensor([0])))
+    expected = torch.tensor([1 + 0.1 * math.log(4)] * 4 + [1.0] * 4)
+    torch.testing.assert_close(heads, expected.expand(1, 2, 8))
+
+
 def test_yarn_stretches_the_rotated_vectors() -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     table = RotaryTable.of(model(rope_scaling=yarn), 2, torch.float32, "cpu")

@@ -66,6 +66,18 @@ def test_rotation(dtype: torch.dtype, rows: int, heads: int, head_dim: int) -> N
 
 
 @dtypes
+def test_rotation_of_the_first_channels(dtype: torch.dtype) -> None:
+    heads = random(7, 3, 20, dtype=dtype)
+    before = heads.clone()
+    cos, sin = (random(7, 1, 12, dtype=dtype, seed=seed) for seed in (1, 2))
+    rotate_(heads[..., :12], cos, sin)
+    own = before[..., :12].double()
+    exact = own * cos.double() + own.roll(6, -1) * sin.double()
+    assert_rounded_once(heads[..., :12], exact)
+    assert torch.equal(heads[..., 12:], before[..., 12:])
+
+
+@dtypes
 @shapes
 def test_addition(dtype: torch.dtype, rows: int, size: int) -> None:
     x, y = random(rows, size, dtype=dtype), random(rows, size, dtype=dtype, seed=1)
