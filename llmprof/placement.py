@@ -9,6 +9,7 @@ from llmprof.ceilings.collectives import measure_in_group
 from llmprof.engine.capabilities import check_capabilities
 from llmprof.engine.device import resolve_device
 from llmprof.engine.engine import Engine
+from llmprof.engine.kept_weights import KeptWeights
 from llmprof.engine.launch_environment import check_launch, launch_from
 from llmprof.engine.leading_workload import LeadingWorkload
 from llmprof.engine.open_workload import open_workload
@@ -67,23 +68,18 @@ def find_place(config: RunConfig, argv: tuple[str, ...]) -> Place:
     )
 
 
-def open_at(place: Place, config: RunConfig, progress: Progress) -> Opened:
+def open_at(
+    place: Place, config: RunConfig, progress: Progress, kept: KeptWeights | None = None
+) -> Opened:
     """Load the model that `config` names; the first of several ranks leads the others.
+
+    One process alone takes the weights that are `kept` from an earlier run where they are the same.
 
     Raises:
         InputError, CapabilityError, MeasurementFailedError: as `Engine.load`.
     """
+    engine = _engine_at(place, config, progress, kept)
     forget_peak_memory(place.device)
-    progress.note(f"loading {config.model} on {place.device}")
-    source = resolve_model(config.model, weights=config.weights.source)
-    engine = Engine.load(
-        source,
-        config,
-        device=place.device,
-        threads=place.threads,
-        host_available_bytes=host_memory().available_bytes // place.local_size,
-        ranks=place.ranks,
-    )
     workload = open_workload(engine, config)
     if place.ranks is None:
         return Opened(workload, ())
@@ -91,6 +87,30 @@ def open_at(place: Place, config: RunConfig, progress: Progress) -> Opened:
     collectives = measure_in_group(place.device, place.ranks.size, dtype=dtype)
     leads = place.ranks.rank == 0
     return Opened(LeadingWorkload(workload, place.ranks) if leads else workload, collectives)
+
+
+def _engine_at(
+    place: Place, config: RunConfig, progress: Progress, kept: KeptWeights | None
+) -> Engine:
+    source = resolve_model(config.model, weights=config.weights.source)
+    if kept is not None and place.ranks is None:
+        return kept.engine(
+            source,
+            config,
+            device=place.device,
+            threads=place.threads,
+            host_available_bytes=lambda: host_memory().available_bytes,
+            progress=progress,
+        )
+    progress.note(f"loading {config.model} on {place.device}")
+    return Engine.load(
+        source,
+        config,
+        device=place.device,
+        threads=place.threads,
+        host_available_bytes=host_memory().available_bytes // place.local_size,
+        ranks=place.ranks,
+    )
 
 
 def follow(config: RunConfig, *, argv: tuple[str, ...] = ()) -> None:

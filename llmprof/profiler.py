@@ -5,6 +5,7 @@ from pathlib import PurePath
 
 from llmprof import __version__
 from llmprof.ceilings.measure import cached_ceilings
+from llmprof.engine.kept_weights import KeptWeights
 from llmprof.engine.probe import Probe
 from llmprof.engine.rank_roles import leading, told_by_ranks
 from llmprof.engine.workload import Workload
@@ -32,6 +33,7 @@ def profile(
     progress: Progress | None = None,
     before_saving: Callable[[], None] | None = None,
     rounds: Rounds | None = None,
+    kept: KeptWeights | None = None,
 ) -> RunRecord:
     """Measure the model that `config` names, on the device that it names.
 
@@ -39,12 +41,12 @@ def profile(
     KeyboardInterrupt only if nothing was: a measurement that is interrupted, or fails later, comes
     back as `partial`.
     `before_saving` is called as soon as the rounds have ended: from there on an interrupt would
-    lose them.
+    lose them. `kept` spares the loading of weights that an earlier run has left there.
     """
     progress = progress or NullProgress()
     place = find_place(config, argv)
     with leading(place.ranks):
-        opened = open_at(place, config, progress)
+        opened = open_at(place, config, progress, kept)
         record = measure(
             opened.workload,
             config,

@@ -1,25 +1,19 @@
 """The reference engine: a model in memory, and static batches of sequences that it moves on."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 
-from llmprof.architectures.source import ModelSource, require_weights
+from llmprof.architectures.source import ModelSource
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
+from llmprof.engine.admission import admit
 from llmprof.engine.attention import make_attention, score_rules
-from llmprof.engine.capabilities import (
-    check_capabilities,
-    check_length,
-    check_prompt,
-    check_weights,
-    check_workload,
-    serves_requests,
-)
-from llmprof.engine.dtypes import ComputeDtype, compute_dtype
+from llmprof.engine.capabilities import check_length, check_prompt, serves_requests
+from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
 from llmprof.engine.finite_logits import CheckingSampler
 from llmprof.engine.kv_cache import (
@@ -31,13 +25,12 @@ from llmprof.engine.kv_cache import (
     stored_dtype,
 )
 from llmprof.engine.loading import load_weights
-from llmprof.engine.memory import check_memory, out_of_memory_explained, predicted_memory
+from llmprof.engine.memory import out_of_memory_explained
 from llmprof.engine.model import Decoder
 from llmprof.engine.probe import NullProbe, Probe
 from llmprof.engine.rank_group import RankGroup
 from llmprof.engine.rope import RotaryTable
 from llmprof.engine.routing import RoutedExperts, make_choice
-from llmprof.engine.runnable import check_model, check_switches
 from llmprof.engine.sampling import Sampler
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.step_batch import StepBatch
@@ -98,28 +91,16 @@ class Engine:
             InputError: more tokens than positions, no weights, or weights that cannot be read.
             MeasurementFailedError: memory ran out in spite of the prediction.
         """
-        check_capabilities(config, ranks=1 if ranks is None else ranks.size)
-        check_model(source)
-        check_switches(source.config, config)
-        check_weights(config.weights, device)
-        check_workload(config, source.config)
-        require_weights(source, config.weights)
-        dtype = compute_dtype(config.weights.dtype, source.manifest)
-        check_memory(
-            predicted_memory(source.config, config, dtype.name),
-            name=source.name,
+        dtype = admit(
+            source,
+            config,
             device=device,
             host_available_bytes=host_available_bytes,
+            num_ranks=1 if ranks is None else ranks.size,
         )
-        runner = make_runner(
-            config.execution.mode,
-            device=device,
-            layout=config.kv_cache.layout,
-            most_sequences=config.batching.max_sequences if serves_requests(config) else None,
-        )
+        runner = _runner(config, device)
         torch.set_num_threads(threads)
-        rules = score_rules(source.config)
-        attention = make_attention(config.attention.kind, device, rules)
+        attention = make_attention(config.attention.kind, device, score_rules(source.config))
         with out_of_memory_explained(f"loading {source.name}"):
             loaded = load_weights(
                 source,
@@ -146,6 +127,22 @@ class Engine:
             random_weights=loaded.random,
             runner=runner,
             routed=loaded.routed,
+        )
+
+    def arranged(self, config: RunConfig) -> "Engine":
+        """Another engine on the same weights: its own cache, attention, batching and execution.
+
+        `config` has been admitted, and its weights, routing and threads are those that were loaded.
+        """
+        torch.set_num_threads(self.threads)
+        kind, rules = config.attention.kind, score_rules(self.model)
+        attention = make_attention(kind, self.device, rules)
+        return replace(
+            self,
+            decoder=replace(self.decoder, attention=attention),
+            kv_cache=config.kv_cache,
+            kv_access=kv_access(config, decode_kernel=attention.decode_kernel is not None),
+            runner=_runner(config, self.device),
         )
 
     @property
@@ -260,3 +257,13 @@ class Engine:
             if output[-1] in stop_ids:
                 return GeneratedTokens(tuple(output), "eos")
         return GeneratedTokens(tuple(output), "max_tokens")
+
+
+def _runner(config: RunConfig, device: str) -> StepRunner:
+    """Raises CapabilityError for a mode that the device or the cache does not have."""
+    return make_runner(
+        config.execution.mode,
+        device=device,
+        layout=config.kv_cache.layout,
+        most_sequences=config.batching.max_sequences if serves_requests(config) else None,
+    )

@@ -41,7 +41,14 @@ def predicted_memory(model: ModelConfig, config: RunConfig, dtype: str) -> Memor
     )
 
 
-def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_bytes: int) -> None:
+def check_memory(
+    need: MemoryNeed,
+    *,
+    name: str,
+    device: str,
+    host_available_bytes: int,
+    weights_in_memory: bool = False,
+) -> None:
     """Refuse what cannot fit.
 
     Args:
@@ -49,6 +56,7 @@ def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_byt
         name: of the model, for the message.
         device: `cpu` or `cuda:N`; a GPU is asked for its free memory.
         host_available_bytes: what a new allocation on the host can get.
+        weights_in_memory: they are loaded already; what they take counts as available to them.
 
     Raises:
         DoesNotFitError: with the numbers.
@@ -56,6 +64,9 @@ def check_memory(need: MemoryNeed, *, name: str, device: str, host_available_byt
     available = total = host_available_bytes
     if device.startswith("cuda"):
         available, total = torch.cuda.mem_get_info(device)
+    if weights_in_memory:
+        available += round(need.weight_bytes)
+        total = max(total, available)
     if need.total_bytes <= available:
         return
     own_peak_bytes = need.weight_bytes + need.activation_bytes

@@ -10,6 +10,7 @@ from typing import Any, Final
 from llmprof.analysis.batch_choice import batch_choices
 from llmprof.analysis.cell_metrics import cell_metrics
 from llmprof.analysis.report import build_report
+from llmprof.engine.kept_weights import KeptWeights
 from llmprof.errors import CapabilityError, InputError, LlmprofError, MeasurementFailedError
 from llmprof.experiments.sweep_plan import SweepPlan, plan_sweep
 from llmprof.experiments.visits import joined, visit_settings
@@ -87,6 +88,8 @@ class _Session:
     progress: Progress
     signals: Signals
     sweep: Sweep = field(init=False)
+    kept: KeptWeights = field(default_factory=KeptWeights)
+    """Of the cell before: cells that differ in workload, cache or attention alone load them once."""
 
     def __post_init__(self) -> None:
         self.sweep = self.plan.sweep
@@ -124,6 +127,7 @@ class _Session:
                 argv=self.sweep.tool.argv,
                 progress=self.progress,
                 before_saving=self.signals.hold,
+                kept=self.kept,
             )
         except (MeasurementFailedError, MemoryError) as error:
             self._end(begun, CellStatus.FAILED, error)
@@ -132,6 +136,8 @@ class _Session:
         else:
             self._keep(begun, record)
         self.save()
+        if self.sweep.cells[index].status is CellStatus.FAILED:
+            self.kept.drop()  # the next cell has all of the memory, and weights that nothing touched
         _free_memory()
         self.signals.release()
 
@@ -236,7 +242,7 @@ def _spelled(cell: SweepCell) -> str:
 
 
 def _free_memory() -> None:
-    """A model in memory must be gone before the next one is asked whether it fits."""
+    """What a run leaves beside the weights must be gone before the next one is asked if it fits."""
     gc.collect()
     import torch
 

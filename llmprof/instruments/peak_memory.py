@@ -7,9 +7,9 @@ _HIGH_WATER = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 def forget_peak_memory(device: str) -> None:
-    """Have a GPU's peak begin anew: a process may measure several models, one after the other.
+    """Have a GPU's peak begin anew, from what is held now: the weights that were just loaded, or kept.
 
-    A process's resident set has one high-water mark for its whole life.
+    A process may measure several runs, one after the other. A process's resident set has one high-water mark for its whole life.
     """
     if device.startswith("cuda"):
         import torch
