@@ -63,7 +63,8 @@ def measure_pairs(
         pass  # its traceback holds the engine that was loaded first
     _free_memory()
     progress.note(
-        f"memory does not hold both: each of {base.measure.rounds} pairs loads one after the other"
+        "memory does not hold both: each pair loads one after the other "
+        f"(pairs: {base.measure.rounds})"
     )
     records, outputs = measure_in_turns(base, target, progress=progress)
     return PairedRuns(*records, compare_outputs(*outputs), Arrangement.OWN_PROCESSES)

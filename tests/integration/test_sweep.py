@@ -6,11 +6,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from llmprof.architectures.source import ModelSource
 from llmprof.cli.app import execute
+from llmprof.engine.engine import Engine
 from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.settings import RunConfig
 from llmprof.schema.sweep import CellStatus, Sweep
 from llmprof.store.documents import read_document
 from llmprof.store.runs import find_run, run_files
@@ -159,3 +163,28 @@ def test_exit_codes(
     err = capsys.readouterr().err
     assert says in err
     assert "Traceback" not in err
+
+
+def test_cells_of_the_same_weights_load_them_once(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded: list[tuple[str, int]] = []
+
+    def counted(source: ModelSource, config: RunConfig, **others: Any) -> Engine:
+        loaded.append((config.weights.dtype.value, config.workload.batch))
+        return load(source, config, **others)
+
+    load = Engine.load
+    monkeypatch.setattr(Engine, "load", counted)
+    grid = ("workload.batch=1,2", "attention.kind=flash,standard", "kv_cache.layout=paged,none")
+    words = [word for axis in grid for word in ("--grid", axis)]
+    words += ["--set", "workload.prompt_tokens=8", "--rounds", "1", "-q", *SMALL]
+    assert execute(["sweep", tiny, *words]) == 0, capsys.readouterr()
+    assert len(loaded) == 1
+    assert [cell.status.value for cell in saved_sweep().cells] == ["measured"] * 8
+    records = [find_run(str(file)) for file in run_files()]
+    reserved = {
+        record.settings.kv_cache.layout.value: record.engine.kv_bytes_reserved > 0
+        for record in records
+    }
+    assert reserved == {"paged": True, "none": False}
