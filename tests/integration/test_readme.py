@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 import typer.main
+import yaml
 
 from llmprof.cli.app import execute
 from llmprof.cli.program import app
@@ -100,6 +101,34 @@ def test_a_cheap_command_runs(
     monkeypatch.chdir(ROOT)
     assert execute(words) == 0
     assert capsys.readouterr().out
+
+
+def _workflow_steps() -> list[dict[str, Any]]:
+    """The steps of the README's CI job, as YAML reads them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = [body for language, body in _BLOCK.findall(text) if language == "yaml"]
+    steps: list[dict[str, Any]] = yaml.safe_load(block)
+    return steps
+
+
+def test_the_workflow_s_steps_fit_together() -> None:
+    steps = _workflow_steps()
+    assert all(("uses" in step) != ("run" in step) for step in steps)
+    commands = [step["run"] for step in steps if "run" in step]
+    (gate,) = [shlex.split(one)[1:] for one in commands if one.startswith("llmprof gate run ")]
+    command, rest = _leaf(gate)
+    with command.make_context("gate", list(rest)) as context:
+        asked = context.params
+    before = " && ".join(commands[: commands.index(shlex.join(["llmprof", *gate]))])
+    venv = asked["base_python"].removesuffix("/bin/python")
+    assert f"python -m venv {venv} " in before
+    (worktree,) = re.findall(rf"git worktree add (\S+) {re.escape(asked['base_ref'])}", before)
+    assert f"{venv}/bin/pip install {worktree}" in before
+    (checkout,) = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkout["with"]["fetch-depth"] == 0  # else the base's commit is not there
+    (upload,) = [step for step in steps if "upload-artifact@" in step.get("uses", "")]
+    assert upload["if"] == "always()"  # after a FAIL too
+    assert upload["with"]["path"] == str(asked["junit"])
 
 
 def test_every_make_target_exists() -> None:

@@ -11,6 +11,8 @@ from llmprof.cli.app import execute
 from llmprof.cli.quantities import part_bytes, rate_bytes_per_s, size_bytes, whole_numbers
 from llmprof.devices.search import datasheet_named
 from llmprof.errors import InputError
+from llmprof.renderers.plan_formats import RENDERERS, render_plan
+from llmprof.schema.plan import Plan
 
 PLAN = ["plan", "llama-3.1-8b", "--device-name", "H100 SXM", "--price-per-hour", "2.5"]
 
@@ -124,3 +126,15 @@ def test_a_misspelt_device_is_answered_with_those_it_may_be(
         datasheet_named(typed)
     assert near in refused.value.line()
     assert f"{far}," not in f"{refused.value.line()},"
+
+
+@pytest.mark.parametrize("suffix", RENDERERS)
+def test_the_same_plan_gives_the_same_bytes(
+    suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two plans made from the same words, not one rendered twice."""
+    plans = []
+    for _ in range(2):
+        assert execute([*PLAN, "--context", "8192,32768", "--json"]) == 0
+        plans.append(Plan.model_validate_json(capsys.readouterr().out))
+    assert render_plan(plans[0], suffix) == render_plan(plans[1], suffix)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from llmprof.analysis.compare import compare_reports
+from llmprof.analysis.compare import compare_live, compare_reports
 from llmprof.analysis.metrics import metric_named
 from llmprof.analysis.prediction import BaseRun, predict
 from llmprof.architectures.manifest import manifest_from_config
@@ -10,7 +10,8 @@ from llmprof.architectures.source import ModelSource, resolve_model
 from llmprof.planning.inspection import inspect_model
 from llmprof.planning.plan import PlanRequest, make_plan
 from llmprof.schema.ceilings import Ceilings, SkinnyCeiling
-from llmprof.schema.comparison import Comparison
+from llmprof.schema.comparison import Arrangement, Comparison
+from llmprof.schema.confirmation import OutputComparison
 from llmprof.schema.cost import Phase
 from llmprof.schema.diagnosis import Check, Diagnosis
 from llmprof.schema.gate_result import Check as GateCheck
@@ -37,6 +38,19 @@ def a_comparison() -> Comparison:
     plans = [model_phase(phase, efficiency=0.6) for phase in (Phase.PREFILL, Phase.DECODE)]
     candidate = a_run_record(plans, seed=2).model_copy(update={"id": "candidate"})
     return compare_reports([a_measured_report()], [a_measured_report(candidate)])
+
+
+def a_live_comparison() -> Comparison:
+    """Eight pairs in one process; the candidate's decode steps reach 0.72 of their roof."""
+    plans = [model_phase(Phase.PREFILL), model_phase(Phase.DECODE, efficiency=0.72)]
+    base, candidate = a_run_record(rounds=8, seed=1), a_run_record(plans, rounds=8, seed=2)
+    return compare_live(
+        a_measured_report(base),
+        a_measured_report(candidate.model_copy(update={"id": "candidate"})),
+        OutputComparison(same=True, tokens=8, equal_tokens=8),
+        Arrangement.ONE_PROCESS,
+        not_predicted="the base run has no grouped rounds",
+    )
 
 
 def two_axes() -> Sweep:

@@ -248,3 +248,15 @@ def test_the_page_escapes_and_asks_nobody() -> None:
 def test_json_reads_back() -> None:
     result = a_result(*FOUR)
     assert GateResult.model_validate_json(render_gate_file(result, ".json")) == result
+
+
+@pytest.mark.parametrize("suffix", RENDERERS)
+def test_the_same_gate_gives_the_same_bytes(suffix: str) -> None:
+    one, other = (
+        a_result(
+            judgement("decode.tpot_s.p50", GateVerdict.FAIL),
+            judgement("weights.bytes", GateVerdict.PASS),
+        )
+        for _ in range(2)
+    )
+    assert render_gate_file(one, suffix) == render_gate_file(other, suffix)

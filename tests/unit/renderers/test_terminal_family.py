@@ -34,6 +34,7 @@ from tests.unit.renderers.documents import (
     a_diagnosis,
     a_gate,
     a_listing,
+    a_live_comparison,
     a_plan,
     a_prediction,
     a_quality,
@@ -51,6 +52,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 SUMMARIES: dict[str, Callable[[Console], None]] = {
     "served": lambda console: render_run(timelines.served(), console, footer="run file  x.json"),
     "comparison": lambda console: render_comparison(a_comparison(), console),
+    "live_comparison": lambda console: render_comparison(a_live_comparison(), console),
     "sweep": lambda console: print_sweep(two_axes(), console),
     "gate": lambda console: render_gate(a_gate(), console),
     "prediction": lambda console: render_prediction(a_prediction(), console),
