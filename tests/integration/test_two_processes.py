@@ -79,7 +79,7 @@ def test_arms_that_memory_does_not_hold_at_once_are_measured_in_processes_of_the
         "--threads",
         "1",
         "--rounds",
-        "2",
+        "1",
         "--cand",
         "attention.kind=standard",
     ]
