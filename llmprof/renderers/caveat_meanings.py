@@ -40,6 +40,11 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "are too low flatter the fractions.",
         "Measure again on a quiet machine: `llmprof ceilings --refresh`.",
     ),
+    "clock-differs": _M(
+        "The GPU ran at another clock in this phase than when its matmul ceiling was read, so the "
+        "ceiling is scaled by the ratio of the two.",
+        "Lock the clocks to compare runs.",
+    ),
     "contended": _M(
         "Other processes, the hypervisor or a lower clock disturbed some rounds. Disturbed rounds are "
         "left out while enough others remain.",
@@ -49,6 +54,11 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "Bytes and FLOPs follow from shapes and stored tensors; no hardware counter confirmed them. "
         "The real traffic can be larger, so GB/s are a lower bound.",
         "Where Nsight Compute may read counters, compare with `llmprof ncu`.",
+    ),
+    "cpu-quota": _M(
+        "The container may use less CPU time than its threads would take, and all of them stand still "
+        "when it is used up. Rounds in which that happened are left out.",
+        "Lift the limit, or give the run fewer threads.",
     ),
     "does-not-fit": _M(
         "By the same sums as `llmprof plan`, this needs more memory than there is.",
@@ -111,6 +121,11 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "medium size may come from cache or from DRAM.",
         "The bandwidth is measured either way; only the name of the level is in doubt.",
     ),
+    "memory-freed": _M(
+        "Device memory became free between two rounds that this run did not free: another process used "
+        "the device, and its bandwidth as well.",
+        "Measure again without the other process.",
+    ),
     "no-ceilings": _M(
         "No ceiling was read beside the rounds: times are measured, nothing is judged.",
         "Let the run finish, or measure again.",
@@ -139,6 +154,11 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
     "on-paper": _M(
         "Bytes follow from the configuration alone; no weight file was looked at.",
         "Name the real file or folder for exact bytes.",
+    ),
+    "one-of-ranks": _M(
+        "Several processes share the model. Bytes, FLOPs, memory and times are those of the first one; "
+        "tokens are those of all together.",
+        "Nothing: multiply by the ranks where a total is wanted.",
     ),
     "ops-not-counted": _M(
         "Operators were not counted, so each call of a cost counts as one op: the fixed cost is a "
@@ -186,9 +206,19 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "as time and not as tokens.",
         "Raise kv_cache.memory_bytes, or lower batching.max_sequences.",
     ),
+    "pressure": _M(
+        "Other programs of this machine waited for a CPU for much of the time. It tells that the "
+        "machine was busy, not that this run lost anything.",
+        "Quiet the machine where the intervals are too wide.",
+    ),
     "random-weights": _M(
         "Weights are random numbers of the model's shape: times and bytes are real, the text is not.",
         "Use a real model where tokens or expert routing matter.",
+    ),
+    "ranks-share-memory": _M(
+        "Several ranks share one machine's memory and caches, while the ceilings were read by one of "
+        "them alone: fractions of a roof say little, and there is no verdict.",
+        "Judge tensor parallel on GPUs; here it shows that the tokens agree.",
     ),
     "rejected": _M(
         "Requests that can never fit were turned away; rates and latencies are of the others.",
@@ -197,6 +227,10 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
     "shared-states": _M(
         "States of linear layers are taken to be spread evenly over the devices.",
         "Check with the engine that you will run.",
+    ),
+    "telemetry": _M(
+        "The device does not tell some of what is asked of it; those fields are empty, with the reason.",
+        "`llmprof doctor` names the remedy for each.",
     ),
     "throttled": _M(
         "The device reported that heat or its power supply held the clock down.",

@@ -13,7 +13,7 @@ from llmprof.renderers.wording import is_whole_phase
 from llmprof.schema.cost import Phase
 from llmprof.schema.report import Report, Roof, RooflinePoint
 
-HEIGHT = 8
+HEIGHT = 7
 """Rows of the plotting area."""
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a Braille cell (Unicode block U+2800) by row and column of its dot."""

@@ -283,9 +283,9 @@ def test_an_interrupt_after_the_last_round_loses_nothing(
 ) -> None:
     """A signal between the last round and the file: saved as complete, and the file is named."""
 
-    def interrupted(*arguments: Any) -> OwnCost:
+    def interrupted(*arguments: Any, **named: Any) -> OwnCost:
         os.kill(os.getpid(), signal.SIGINT)
-        return measure_own_cost(*arguments)
+        return measure_own_cost(*arguments, **named)
 
     monkeypatch.setattr("llmprof.session.measure_own_cost", interrupted)
     arguments = ["run", tiny, "--quiet", "--threads", "1", "--rounds", "2"]

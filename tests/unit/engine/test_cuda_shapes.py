@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from llmprof.engine import engine as engine_module
-from llmprof.engine import loading
+from llmprof.engine import admission, loading
 from llmprof.engine.attention import chunk_kernels, decode_kernels
 from llmprof.engine.engine import Engine
 from llmprof.engine.kernels import packed, pointwise
@@ -94,7 +93,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (decode_kernels, chunk_kernels, pointwise):
         monkeypatch.setattr(module, "runs_triton", lambda device: device != "cpu")
     monkeypatch.setattr(packed, "triton_trouble", lambda device: None)
-    monkeypatch.setattr(engine_module, "check_memory", lambda *_, **__: None)
+    monkeypatch.setattr(admission, "check_memory", lambda *_, **__: None)
     monkeypatch.setattr(loading, "open_tensors", lambda *_: NoTensors())
 
 

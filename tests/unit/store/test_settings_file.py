@@ -165,7 +165,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_one(
         (
             "model: m\nmeasure:\n  passes:\n    - clean\n    - groupd\n",
             "config.yaml:5: measure.passes[1] is 'groupd'."
-            " Expected 'clean', 'grouped', 'counting' or 'tracing'",
+            " Expected 'clean', 'grouped', 'counting', 'tracing' or 'nvtx'",
         ),
         (
             "model: m\nmeasure: {passes: clean}\n",
