@@ -1,4 +1,9 @@
-"""Whether the steps of warm-up rounds have stopped changing."""
+"""Whether the steps of warm-up rounds have stopped getting faster.
+
+A cold start is slow and becomes faster: caches fill, kernels are compiled, clocks rise. What goes up
+and down from there on is the machine's, whose ceilings are read beside every round: waiting for two rounds
+that agree would wait for luck.
+"""
 
 import statistics
 from typing import Final
@@ -7,7 +12,7 @@ from llmprof.schema.cost import Phase
 from llmprof.schema.run import StepSample
 
 SETTLED_WITHIN: Final = 0.03
-"""Warm-up ends when two rounds in a row differ by less than this share in their median step."""
+"""Warm-up ends with a round that is not faster than every one before it by more than this share."""
 MIN_WARMUP_ROUNDS: Final = 2
 
 
@@ -25,10 +30,12 @@ def steady_step_s(medians: dict[Phase, float]) -> float:
 
 
 def has_settled(history: list[dict[Phase, float]]) -> bool:
-    """Two rounds in a row agree in every phase."""
+    """The last round set no new best in any phase, or hardly one."""
     if len(history) < MIN_WARMUP_ROUNDS:
         return False
-    before, last = history[-2:]
+    *before, last = history
     return all(
-        phase in before and abs(last[phase] / before[phase] - 1) < SETTLED_WITHIN for phase in last
+        all(phase in one for one in before)
+        and last[phase] > (1 - SETTLED_WITHIN) * min(one[phase] for one in before)
+        for phase in last
     )

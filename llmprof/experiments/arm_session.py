@@ -65,7 +65,7 @@ class ArmSession:
         self.nvml = open_nvml(self.environment.gpu.uuid) if self.environment.gpu else None
 
     def warm_up(self) -> None:
-        """Rounds until two in a row agree, or as many as are allowed."""
+        """Rounds until steps no longer get faster, or as many as are allowed."""
         history: list[dict[Phase, float]] = []
         while not self.settled and len(history) < MAX_WARMUP_ROUNDS:
             history.append(phase_medians(self._round().steps))
