@@ -68,6 +68,7 @@ def test_graphs_of_batches_that_grow_and_shrink() -> None:
 
 @pytest.mark.parametrize("layout", ["contiguous", "paged"])
 def test_decode_steps_never_wait_for_the_device(layout: str) -> None:
+    """torch raises where a step synchronises."""
     wanted = config(kv_cache={"layout": layout})
     engine = load(wanted)
     batch = engine.open_batch(torch.zeros(2, 8, dtype=torch.long), output_tokens=40)
@@ -78,8 +79,10 @@ def test_decode_steps_never_wait_for_the_device(layout: str) -> None:
     try:
         for _ in range(36):
             engine.step(batch, sampler, probe)
+        mode = torch.cuda.get_sync_debug_mode()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert mode == 2, "the steps ran while waiting was an error"
 
 
 def test_half_precision_is_finite() -> None:

@@ -73,7 +73,8 @@ def settings_or_line(path: Path) -> RunConfig | None:
 def test_any_text_as_settings(tmp_path: Path, text: str) -> None:
     path = tmp_path / "any.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    settings_or_line(path)
+    found = settings_or_line(path)
+    assert found is None or found.model, "what is accepted names a model"
 
 
 @one_file

@@ -64,7 +64,7 @@ def test_only_variables_that_change_speed_are_kept() -> None:
             "OMP_NUM_THREADS": "2",
             "KMP_AFFINITY": "granularity=fine",
             "CUDA_VISIBLE_DEVICES": "1",
-            "OMP_TOOL_LIBRARIES": "/home/someone/tool.so",
+            "OMP_TOOL_LIBRARIES": "/opt/tool.so",
             "CUDA_HOME": "/usr/local/cuda",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "PATH": "/bin",
