@@ -81,6 +81,19 @@ def guessed_starts(
     return Forecast(span, f"{forecast.basis}; {_REPLAYED}, as much as small ops take", False)
 
 
+def shared_starts(
+    group: OpGroup, forecast: Forecast, saved_s: float, ops: Mapping[OpGroup, int]
+) -> Forecast:
+    """As `without_starts` where the whole step's saving is known: `saved_s` for each op."""
+    point = forecast.span.point
+    whole, half = (max(point - part * saved_s * ops.get(group, 0), 0.0) for part in (1.0, 0.5))
+    return replace(
+        forecast,
+        span=forecast.span.moved(Span.around(whole, half)),
+        basis=f"{forecast.basis}; {_REPLAYED}: the step's saving, shared out by ops",
+    )
+
+
 def start_cost_s(small: SmallOps, phase: Phase, ops: Mapping[OpGroup, int]) -> float:
     """Per op: what the groups without a link take for each, which is mostly starting it."""
     groups = [group for group in small.by_group if phase in small.by_group[group]]
@@ -106,8 +119,7 @@ def forecast_host(
     if starts is not None and kernels.knows_overheads_by_group(phase):
         return Forecast(Span.around(*_as_the_skeleton(host_s, starts)), _REPLAYED)
     if starts is not None:
-        saved_s = starts.base_s - starts.target_s
-        return Forecast(Span.around(host_s - saved_s, host_s - saved_s / 2), _REPLAYED)
+        return Forecast(Span.exactly(host_s), "as it is: the step's saving is that of its ops")
     if change > 0:
         return Forecast(Span(host_s / 2, 0.0, host_s), f"{_REPLAYED}, half assumed", False)
     return Forecast(

@@ -12,6 +12,7 @@ from llmprof.analysis.host_forecast import (
     guessed_starts,
     hidden_host,
     replays,
+    shared_starts,
     slower_than_skeleton,
     start_cost_s,
     without_starts,
@@ -182,13 +183,18 @@ def _started(
     """With its ops started in another way."""
     if not change:
         return forecast
-    if basis.kernels.knows_overheads(phase):
+    if basis.kernels.knows_overheads_by_group(phase):
         timed = basis.kernels.of_group(phase, group) is not None and group in IN_THE_SKELETON
         if timed:
             return forecast
         slower = slower_than_skeleton(basis.cases[phase].splits, phase, basis.kernels)
         return without_starts(group, forecast, basis.kernels.overhead(phase, group), slower)
     ops = basis.cases[phase].work.fixed_cost.ops or {}
+    whole = basis.kernels.overhead(phase, None)
+    if whole is not None and sum(ops.values()):  # of the step together: each op has its part of it
+        return shared_starts(
+            group, forecast, (whole.base_s - whole.target_s) / sum(ops.values()), ops
+        )
     cost_s = start_cost_s(basis.small_ops, phase, ops)
     return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)
 
