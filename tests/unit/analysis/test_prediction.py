@@ -278,3 +278,17 @@ def test_weights_that_are_unpacked_for_a_prompt_cost_its_prefill() -> None:
     unpacking_s = 30 * 576 * 1536 * 4 / rates.read_bytes_per_s
     assert down.predicted_s.low >= unpacking_s
     assert down.predicted_s.high >= down.base_s + 4 * unpacking_s
+
+
+def test_what_the_starts_of_a_whole_step_save_leaves_no_share_above_one() -> None:
+    """Cached costs know the step alone: its saving is taken from the ops, not from the host."""
+    whole = OverheadTime(phase=Phase.DECODE, group=None, base_s=8e-3, target_s=1e-3)
+    phase = _phase(
+        predict(
+            BASE,
+            _settings("execution.mode=compiled"),
+            benchmarks=KernelBenchmarks(overheads=(whole,)),
+        )
+    )
+    assert 0 < phase.limit_share <= 1
+    assert all(one.predicted_s.point >= 0 for one in phase.groups)
