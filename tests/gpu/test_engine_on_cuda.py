@@ -79,7 +79,7 @@ def test_decode_steps_never_wait_for_the_device(layout: str) -> None:
     try:
         for _ in range(36):
             engine.step(batch, sampler, probe)
-        mode = torch.cuda.get_sync_debug_mode()  # type: ignore[no-untyped-call]
+        mode = torch.cuda.get_sync_debug_mode()
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert mode == 2, "the steps ran while waiting was an error"
