@@ -191,10 +191,9 @@ def _started(
         return without_starts(group, forecast, basis.kernels.overhead(phase, group), slower)
     ops = basis.cases[phase].work.fixed_cost.ops or {}
     whole = basis.kernels.overhead(phase, None)
-    if whole is not None and sum(ops.values()):  # of the step together: each op has its part of it
-        return shared_starts(
-            group, forecast, (whole.base_s - whole.target_s) / sum(ops.values()), ops
-        )
+    num_ops = math.fsum(ops.values())
+    if whole is not None and num_ops:  # of the step together: each op has its part of it
+        return shared_starts(group, forecast, (whole.base_s - whole.target_s) / num_ops, ops)
     cost_s = start_cost_s(basis.small_ops, phase, ops)
     return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)
 
