@@ -14,7 +14,7 @@ from llmprof.engine.launch_environment import check_launch, launch_from
 from llmprof.engine.leading_workload import LeadingWorkload
 from llmprof.engine.open_workload import open_workload
 from llmprof.engine.probe import NullProbe
-from llmprof.engine.rank_group import RankGroup, join_ranks
+from llmprof.engine.rank_group import RankGroup, Word, join_ranks
 from llmprof.engine.rank_roles import following
 from llmprof.engine.unused_settings import check_all_used
 from llmprof.engine.workload import Workload
@@ -122,5 +122,8 @@ def follow(config: RunConfig, *, argv: tuple[str, ...] = ()) -> None:
     assert place.ranks is not None, "a process by itself leads"
     with following(place.ranks):
         workload = open_at(place, config, NullProgress()).workload
-        while place.ranks.next_round():
-            workload.run_round(NullProbe())
+        while (word := place.ranks.next_word()) is not Word.END:
+            if word is Word.LEAD_IN:
+                workload.lead_in()
+            else:
+                workload.run_round(NullProbe())

@@ -234,6 +234,7 @@ class Session:
         around: AbstractContextManager[object] = _UNOBSERVED,
         wrap: Injection = _as_it_is,
     ) -> Round:
+        self.workload.lead_in()
         with self.sensors.during():
             self.meter.start()
             with around:

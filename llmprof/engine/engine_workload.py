@@ -19,6 +19,8 @@ from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.run import EngineDescription, KvUse
 from llmprof.schema.settings import ContextKind, RunConfig
 
+_LEAD_IN_STEPS = 4
+
 
 class EngineWorkload:
     """Greedy decoding of a static batch of random prompts; every round does the same work."""
@@ -43,6 +45,19 @@ class EngineWorkload:
         self._first_output = self._batch.num_tokens
         self._prepare()
         self._uses = tuple(map(self._use, self._shapes))
+
+    def lead_in(self) -> None:
+        """Decode steps at the end of the prompt; of a round that has none, its prefill."""
+        batch, decodes = self._batch, self._shapes[-1].phase is Phase.DECODE
+        if decodes and batch.cache.appends:
+            batch.restart(num_cached=batch.prompt_tokens)
+            steps = min(_LEAD_IN_STEPS, self._settings.workload.output_tokens - 1)
+        else:
+            self._restart()
+            steps = 1
+        with torch.inference_mode(), out_of_memory_explained("running a step"):
+            for _ in range(steps):
+                self._engine.step(batch, self._sampler, NullProbe())
 
     def run_round(self, probe: Probe) -> str:
         """Run every step; the hash is over the ids [batch, steps] that were sampled.

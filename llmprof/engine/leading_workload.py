@@ -1,7 +1,7 @@
 """A workload whose every round is run by all ranks at once: the one that the first rank measures."""
 
 from llmprof.engine.probe import Probe
-from llmprof.engine.rank_group import RankGroup
+from llmprof.engine.rank_group import RankGroup, Word
 from llmprof.engine.workload import CeilingNeeds, RoundDetails, Workload
 from llmprof.schema.cost import Phase, StepCost
 from llmprof.schema.model import ModelConfig, WeightManifest
@@ -23,13 +23,18 @@ class LeadingWorkload:
     def phases(self) -> tuple[Phase, ...]:
         return self._workload.phases
 
+    def lead_in(self) -> None:
+        """As the workload's, on every rank."""
+        self._ranks.announce(Word.LEAD_IN)
+        self._workload.lead_in()
+
     def run_round(self, probe: Probe) -> str | None:
         """As the workload's, on every rank.
 
         Raises:
             MeasurementFailedError: also where another rank has gone.
         """
-        self._ranks.announce_round()
+        self._ranks.announce(Word.ROUND)
         return self._workload.run_round(probe)
 
     def round_details(self) -> RoundDetails:

@@ -9,6 +9,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import IntEnum
 from typing import Any, Final
 
 import torch
@@ -22,7 +23,6 @@ from llmprof.engine.probe import Probe
 from llmprof.errors import CapabilityError, MeasurementFailedError
 from llmprof.schema.cost import OpGroup
 
-_STOP, _ROUND = 0, 1
 _FAILURE: Final = "llmprof/failure"
 _BACKENDS: Final = ("gloo", "NCCL")
 """Named in the RuntimeErrors of a broken connection that are of no class of their own."""
@@ -32,6 +32,14 @@ _LAST_WORDS_S: Final = 1.0
 
 # all_gather_into_tensor until torch 2.12, which warns of it from 2.13 on
 _all_gather: Final = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+class Word(IntEnum):
+    """What the first rank tells the others to do next."""
+
+    END = 0
+    ROUND = 1
+    LEAD_IN = 2
 
 
 class LostRankError(MeasurementFailedError):
@@ -98,16 +106,15 @@ class RankGroup:
         probe.group_end()
         return whole
 
-    def announce_round(self) -> None:
-        """From the leader: the others are to run a round as well."""
-        self._tell(_ROUND)
+    def announce(self, word: Word) -> None:
+        """From the leader: the others are to do the same."""
+        try:
+            dist.broadcast(torch.tensor([word.value]), 0, group=self.host)
+        except RuntimeError as error:
+            raise self._lost(error) from error
 
-    def announce_end(self) -> None:
-        """From the leader, when nothing is left to do."""
-        self._tell(_STOP)
-
-    def next_round(self) -> bool:
-        """Of the others: wait for the first one's word; False at the end.
+    def next_word(self) -> Word:
+        """Of the others: wait for the first one's word.
 
         Raises:
             LostRankError: it has gone.
@@ -117,18 +124,12 @@ class RankGroup:
             dist.broadcast(word, 0, group=self.host)
         except RuntimeError as error:
             raise LostRankError("the first rank has gone") from error
-        return int(word) == _ROUND
+        return Word(int(word))
 
     def report_failure(self, why: str) -> None:
         """For the leader, which speaks for all; the first reason counts."""
         if not self.store.check([_FAILURE]):
             self.store.set(_FAILURE, f"rank {self.rank} of {self.size}: {why}")
-
-    def _tell(self, word: int) -> None:
-        try:
-            dist.broadcast(torch.tensor([word]), 0, group=self.host)
-        except RuntimeError as error:
-            raise self._lost(error) from error
 
     def _lost(self, error: RuntimeError) -> Exception:
         """What torch raises where a peer has gone, as one line."""

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from llmprof.engine.rank_group import LostRankError, RankGroup, leave_ranks
+from llmprof.engine.rank_group import LostRankError, RankGroup, Word, leave_ranks
 from llmprof.errors import LlmprofError, MeasurementFailedError
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import RunRecord
@@ -41,7 +41,7 @@ def told_by_ranks(record: RunRecord, ranks: RankGroup | None, *, of_machine: int
     about = _about_ranks(ranks, of_machine)
     record = record.model_copy(update={"caveats": (*record.caveats, *about)})
     if record.status == "complete":
-        ranks.announce_end()
+        ranks.announce(Word.END)
         leave_ranks()
         return record
     said = ranks.failure()

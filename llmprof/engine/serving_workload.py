@@ -71,6 +71,9 @@ class ServingWorkload:
         """Those that occurred so far."""
         return tuple(phase for phase in Phase if phase in self._shapes)
 
+    def lead_in(self) -> None:
+        """None: a round has many steps of each kind, and only its first is unlike the others."""
+
     def run_round(self, probe: Probe) -> str | None:
         """Serve the trace; the hash is over all output ids, in the order of the requests.
 

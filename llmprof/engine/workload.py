@@ -59,6 +59,14 @@ class Workload(Protocol):
     def run_round(self, probe: Probe) -> str | None:
         """Run one round from a fresh state; the return value is a hash over its output ids."""
 
+    def lead_in(self) -> None:
+        """A little of the same work, untimed: the round after it starts as from the middle of work.
+
+        What ran before it, such as a reading of the ceilings, has taken the caches, and the threads
+        have slept: without it the first step of a round would be timed in a state that steps of
+        a server never see.
+        """
+
     def round_details(self) -> RoundDetails:
         """Of the last round, finished or interrupted."""
 

@@ -83,6 +83,7 @@ class InterventionBench:
 
         def run() -> Steps:
             tracer = StepTracer(self.clock, timer, self.clock.now_ns())
+            workload.lead_in()
             workload.run_round(wrap(tracer))
             return medians(tracer.samples(), device_only=device_only)
 

@@ -72,6 +72,9 @@ class TakingTurns:
         """From here on rounds take turns."""
         self._counted, self._rounds = True, 0
 
+    def lead_in(self) -> None:
+        self._workload.lead_in()
+
     def run_round(self, probe: Probe) -> str | None:
         """A clean and a grouped round of the same arm follow each other."""
         arm = 0

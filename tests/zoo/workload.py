@@ -55,6 +55,9 @@ class PlantedWorkload:
     def phases(self) -> tuple[Phase, ...]:
         return (SHAPE.phase,)
 
+    def lead_in(self) -> None:
+        """None: its pieces are planted to take the time they take."""
+
     def run_round(self, probe: Probe) -> str | None:
         if self._inside is not None:
             torch.set_num_threads(self._inside)
