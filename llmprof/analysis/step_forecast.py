@@ -30,8 +30,15 @@ from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.cost import OpGroup, Phase, StepShape
 
-IN_THE_SKELETON: Final = (OpGroup.ATTENTION, OpGroup.KV_APPEND, OpGroup.ROPE)
-"""Groups that can be timed in a model without weights (`experiments.skeleton`): as they are started."""
+IN_THE_SKELETON: Final = (
+    OpGroup.ATTENTION,
+    OpGroup.KV_APPEND,
+    OpGroup.ROPE,
+    OpGroup.ACTIVATION,
+    OpGroup.SAMPLING,
+)
+"""Groups that can be timed in a model without weights (`experiments.skeleton`), as they are started:
+none of their sizes is the hidden size."""
 
 
 @dataclass(frozen=True, slots=True)
