@@ -78,11 +78,15 @@ class SkinnyProbe:
         working_set_bytes: int,
         formats: Sequence[WeightFormat] = (),
         make_product: MakeProduct = Linear,
+        whole: bool = False,
     ) -> None:
         """`stream` is over floats of the run's dtype on its device; `formats` has one per shape.
 
-        Without formats, weights are floats of that dtype. Runs every shape a few times.
+        Without formats, weights are floats of that dtype. `whole` matrices are never cut: with many
+        rows, what a product does to its activations is paid once a matrix, however high it is. Runs every
+        shape a few times.
         """
+        self._whole = whole
         self._rows = rows
         self._weights = stream if isinstance(stream, WeightStream) else WeightStream(stream)
         self._stopwatch = stopwatch
@@ -131,7 +135,7 @@ class SkinnyProbe:
         small = _Matrix(weights, total_bytes, few, 1, x)
         fastest = max(self._rate(small) for _ in range(_FIRST_CALLS))
         call_bytes = max(fastest * _CALL_S, _LEAST_CALL_BYTES)
-        cut = max(few, min(most_rows, int(call_bytes / row_bytes)))
+        cut = most_rows if self._whole else max(few, min(most_rows, int(call_bytes / row_bytes)))
         weight_bytes = weights.stored_bytes(cut, in_features)
         products = min(
             max(1, round(call_bytes / weight_bytes)),

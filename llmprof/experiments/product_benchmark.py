@@ -84,6 +84,7 @@ def _arm(
         stopwatch,
         working_set_bytes=stream.pool.nbytes,
         formats=(_format(group, one),),
+        whole=True,
     )
     return _Arm(probe, cost.of_groups(group).traffic.weights, threads)
 

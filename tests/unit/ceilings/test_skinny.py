@@ -59,7 +59,11 @@ def test_a_single_shape_is_read_once_and_a_small_working_set_is_one_layer() -> N
 
 
 def a_probe(
-    shapes: list[tuple[int, int]], rates: dict[int, float], working_set: int, rows: int = 3
+    shapes: list[tuple[int, int]],
+    rates: dict[int, float],
+    working_set: int,
+    rows: int = 3,
+    whole: bool = False,
 ) -> tuple[SkinnyProbe, Multiplied]:
     stopwatch = RateByWidth(rates)
     multiplied = Multiplied(stopwatch)
@@ -71,6 +75,7 @@ def a_probe(
         stopwatch,
         working_set_bytes=working_set,
         make_product=multiplied,
+        whole=whole,
     )
     return probe, multiplied
 
@@ -100,6 +105,13 @@ def test_a_matrix_that_takes_long_is_cut_by_output_rows() -> None:
     multiplied.weights.clear()
     probe.read(0.0)
     assert [tuple(weight.shape) for weight in multiplied.weights] == [(3906, 1024)]
+
+
+def test_a_whole_matrix_is_not_cut_however_long_it_takes() -> None:
+    probe, multiplied = a_probe([(8000, 1024)], {1024: 4e6}, working_set=16 * MIB, whole=True)
+    multiplied.weights.clear()
+    probe.read(0.0)
+    assert [tuple(weight.shape) for weight in multiplied.weights] == [(8000, 1024)]
 
 
 def test_a_matrix_larger_than_the_pool_is_cut_to_fit() -> None:
