@@ -10,7 +10,7 @@ from llmprof.analysis.step_forecast import IN_THE_SKELETON
 from llmprof.ceilings.passing_weights import WeightStream
 from llmprof.experiments.product_benchmark import benchmark_products
 from llmprof.experiments.skeleton import Skeleton, SkeletonStep
-from llmprof.experiments.timed_pairs import kernel_time
+from llmprof.experiments.timed_pairs import kernel_time, repeat_until_agreed
 from llmprof.instruments.snapshot import resolve_threads
 from llmprof.schema.cost import OpGroup, Phase, StepCost
 from llmprof.schema.prediction import KernelBenchmarks, KernelTime, OverheadTime
@@ -61,6 +61,7 @@ def _attention(
     pairs = _take_turns(
         Skeleton(base, before, stream, device=device, threads=threads[0]),
         Skeleton(target, after, stream, device=device, threads=threads[1]),
+        on_cpu=device == "cpu",
     )
     for group in changed:
         times = [
@@ -88,6 +89,7 @@ def _overheads(base: Target, target: Target, phase: Phase, device: str) -> Itera
     pairs = _take_turns(
         Skeleton(base, cost, stream, device=device, threads=_threads(base)),
         Skeleton(started, cost, stream, device=device, threads=_threads(started)),
+        on_cpu=device == "cpu",
     )
     for group in dict.fromkeys(group for one, _ in pairs for group in one.group_s):
         yield OverheadTime(
@@ -109,8 +111,15 @@ def _stream(costs: Sequence[StepCost], device: str) -> WeightStream:
     return WeightStream(max(int(cost.traffic.weights) for cost in costs), device)
 
 
-def _take_turns(base: Skeleton, target: Skeleton) -> list[tuple[SkeletonStep, SkeletonStep]]:
-    return [(base.run(), target.run()) for _ in range(_ROUNDS)]
+def _take_turns(
+    base: Skeleton, target: Skeleton, *, on_cpu: bool
+) -> list[tuple[SkeletonStep, SkeletonStep]]:
+    return repeat_until_agreed(
+        lambda: (base.run(), target.run()),
+        lambda pair: (sum(pair[0].group_s.values()), sum(pair[1].group_s.values())),
+        repeats=_ROUNDS,
+        on_cpu=on_cpu,
+    )
 
 
 def _threads(one: Target) -> int:

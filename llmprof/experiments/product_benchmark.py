@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -13,7 +14,7 @@ from llmprof.ceilings.timing import Stopwatch
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of
 from llmprof.engine.dtypes import TORCH_DTYPES
-from llmprof.experiments.timed_pairs import kernel_time
+from llmprof.experiments.timed_pairs import kernel_time, repeat_until_agreed
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.prediction import KernelTime
@@ -58,8 +59,18 @@ def benchmark_products(
                     (base, target), costs, streams, threads, strict=True
                 )
             ]
-            times = [(arms[0].read_s(), arms[1].read_s()) for _ in range(_PASSES)]
+            times = repeat_until_agreed(
+                partial(_read_both, *arms), _as_it_is, repeats=_PASSES, on_cpu=device == "cpu"
+            )
             yield kernel_time(phase, group, times, method=METHOD, on_cpu=device == "cpu")
+
+
+def _read_both(base: _Arm, target: _Arm) -> tuple[float, float]:
+    return base.read_s(), target.read_s()
+
+
+def _as_it_is(pair: tuple[float, float]) -> tuple[float, float]:
+    return pair
 
 
 def _stream(one: Target, cost: StepCost, device: str) -> Stream:

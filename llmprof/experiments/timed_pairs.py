@@ -2,10 +2,35 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.prediction import KernelTime
+
+Pair = TypeVar("Pair")
+
+AGREED: Final = 0.2
+"""Repeats whose best times spread by less have found what the kernel takes."""
+_MOST_BATCHES: Final = 4
+
+
+def repeat_until_agreed(
+    take: Callable[[], Pair],
+    times: Callable[[Pair], tuple[float, float]],
+    *,
+    repeats: int,
+    on_cpu: bool,
+) -> list[Pair]:
+    """So many pairs, and as many again while either side's `times` (s) do not agree: a neighbour's
+    second or two must not become a kernel's time. After four batches they are taken as they are."""
+    pairs: list[Pair] = []
+    for _ in range(_MOST_BATCHES):
+        pairs += [take() for _ in range(repeats)]
+        before, after = zip(*map(times, pairs), strict=True)
+        if max(_spread(before, on_cpu=on_cpu), _spread(after, on_cpu=on_cpu)) <= AGREED:
+            break
+    return pairs
 
 
 def kernel_time(
