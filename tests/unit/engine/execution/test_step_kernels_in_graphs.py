@@ -9,7 +9,9 @@ import torch
 
 from llmprof.costs.row_buckets import row_buckets
 from llmprof.engine.attention import AttentionNeeds, FlashAttention, flashinfer_kernel
+from llmprof.engine.attention.decode_kernels import find_decode_kernel
 from llmprof.engine.attention.flashinfer_kernel import FlashInferKernel
+from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.step_kernels import StepKernel
 from llmprof.engine.attention.varlen_api import VarlenApi
 from llmprof.engine.attention.varlen_kernel import VarlenKernel
@@ -131,3 +133,26 @@ def test_batches_that_grow_and_shrink(
     engine = on_library(config, library, buckets=row_buckets(5) if graphed else None)
     workload = ServingWorkload(engine, config)
     assert [workload.run_round(NullProbe()) for _ in range(2)] == [expected, expected]
+
+
+@LAYOUTS
+def test_a_captured_decode_step_never_masks(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels that are given lengths read them in every replay; torch's would get a mask of the bucket.
+
+    The decode kernel of the CPU takes the place of the one in Triton: it has the same arguments.
+    """
+    config = settings(write_decoder(tmp_path, LLAMA), kv_cache={"layout": layout})
+    engine = load_engine(config)
+    attention = FlashAttention(find_decode_kernel("cpu"))
+    decoder = dataclasses.replace(engine.decoder, attention=attention)
+    runner = ReplayRunner("graphs", GraphRecorder(), context_bucket)
+    engine = dataclasses.replace(engine, decoder=decoder, runner=runner)
+    made: list[object] = []
+    masks = StepMasks.visible
+    monkeypatch.setattr(StepMasks, "visible", lambda *args: made.append(args) or masks(*args))
+    found = engine.generate(PROMPT, GreedySampler(), max_tokens=len(LLAMA.greedy_ids)).ids
+    assert found == LLAMA.greedy_ids
+    assert len(runner._recorded) >= 2
+    assert not made
