@@ -104,7 +104,7 @@ def test_a_group_whose_keys_are_all_commented_out_keeps_its_defaults(config_file
         # Nothing is near.
         (
             "model: m\nattention: {zzz: 1}\n",
-            "config.yaml:2: unknown key 'attention.zzz'. Did you mean attention.kind?",
+            "config.yaml:2: unknown key 'attention.zzz'. Did you mean attention.kind or attention.backend?",
         ),
         (
             "model: m\nexecution:\n  zzz: 1\n",

@@ -220,21 +220,21 @@ def test_a_trial_of_what_is_right(library: str, block_tokens: int | None) -> Non
 class OffByOne(FakeVarlen):
     """Its window lets a token too many be seen."""
 
-    def __call__(self, *args: object, **given: object) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, *args: object, **given: object) -> torch.Tensor:
         left, right = given["window_size"]  # type: ignore[misc]
         given["window_size"] = (left + 1 if left >= 0 else left, right)  # type: ignore[has-type]
         return super().__call__(*args, **given)  # type: ignore[arg-type]
 
 
 class Unwritten(FakeVarlen):
-    def __call__(self, *args: object, **given: object) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, *args: object, **given: object) -> torch.Tensor:
         out = super().__call__(*args, **given)  # type: ignore[arg-type]
         out[-1] = math.nan
         return out
 
 
 class Failing(FakeVarlen):
-    def __call__(self, *args: object, **given: object) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, *args: object, **given: object) -> torch.Tensor:
         raise RuntimeError("no kernel image is available\nmore")
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -151,7 +152,12 @@ def test_a_captured_decode_step_never_masks(
     engine = dataclasses.replace(engine, decoder=decoder, runner=runner)
     made: list[object] = []
     masks = StepMasks.visible
-    monkeypatch.setattr(StepMasks, "visible", lambda *args: made.append(args) or masks(*args))
+
+    def watched(*args: Any) -> torch.Tensor | None:
+        made.append(args)
+        return masks(*args)
+
+    monkeypatch.setattr(StepMasks, "visible", watched)
     found = engine.generate(PROMPT, GreedySampler(), max_tokens=len(LLAMA.greedy_ids)).ids
     assert found == LLAMA.greedy_ids
     assert len(runner._recorded) >= 2
