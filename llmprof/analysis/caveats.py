@@ -40,6 +40,13 @@ def _of_run(record: RunRecord, roof: Roof | None) -> Iterable[Caveat]:
             code="random-weights",
             message="the weights are random: speed and traffic are real, the text is not",
         )
+    if record.engine.attention_fallback is not None:
+        yield Caveat(
+            code="attention-backend",
+            message=f"attention ran on {record.engine.attention_backend}, which is not the first "
+            f"choice: {record.engine.attention_fallback}",
+            remedy="Mend what is named, or set attention.backend to what you want.",
+        )
     if roof is None:
         yield Caveat(
             code="no-ceilings",

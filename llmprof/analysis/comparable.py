@@ -7,7 +7,7 @@ from llmprof.schema.model import ModelConfig
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
 
-_LIBRARIES = ("torch", "cuda", "llmprof")
+_LIBRARIES = ("torch", "cuda", "flashinfer-python", "llmprof")
 
 
 def why_not_comparable(baseline: RunRecord, candidate: RunRecord) -> tuple[str, ...]:
@@ -20,6 +20,7 @@ def why_not_comparable(baseline: RunRecord, candidate: RunRecord) -> tuple[str, 
         *_models(baseline.model, candidate.model),
         *_workloads(baseline.settings, candidate.settings),
         *_environments(baseline.environment, candidate.environment),
+        *_attention(baseline, candidate),
     )
 
 
@@ -41,6 +42,16 @@ def _workloads(baseline: RunConfig, candidate: RunConfig) -> Iterator[str]:
     if baseline.measure.steps_per_round != candidate.measure.steps_per_round:
         steps = (baseline.measure.steps_per_round, candidate.measure.steps_per_round)
         yield f"measure.steps_per_round is {steps[0]} and {steps[1]}"
+
+
+def _attention(baseline: RunRecord, candidate: RunRecord) -> Iterator[str]:
+    """The same settings must have led to the same kernels; files of older versions do not tell."""
+    if baseline.settings.attention != candidate.settings.attention:
+        return
+    one, other = baseline.engine.attention_backend, candidate.engine.attention_backend
+    asked = f"attention.backend={baseline.settings.attention.backend.value}"
+    if one is not None and other is not None and one != other:
+        yield f"{asked} took {one} and {other}"
 
 
 def _environments(baseline: Environment, candidate: Environment) -> Iterator[str]:

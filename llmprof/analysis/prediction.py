@@ -131,6 +131,7 @@ def predict(
         caveats=(
             *capacity_caveats(asked, capacity),
             *_missing_phases(record, [phase for phase in phases if phase not in base.cases]),
+            *_other_kernels(record.settings, settings),
         ),
     )
 
@@ -172,6 +173,17 @@ def _missing_phases(record: RunRecord, missing: Sequence[Phase]) -> Iterator[Cav
             message=f"run {record.id} has no {phase.value} to predict from",
             remedy="Measure a base run with workload.context=real",
             phase=phase,
+        )
+
+
+def _other_kernels(base: RunConfig, target: RunConfig) -> Iterator[Caveat]:
+    asked = target.attention.backend
+    if asked is not base.attention.backend:
+        yield Caveat(
+            code="backend-not-predicted",
+            message=f"attention.backend={asked.value} moves as many bytes and does as many FLOPs: "
+            "how fast its kernels are is not predicted",
+            remedy=f"Measure both: `llmprof compare CONFIG --cand attention.backend={asked.value}`",
         )
 
 

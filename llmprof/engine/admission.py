@@ -1,7 +1,12 @@
 """Everything that is asked of a run before a byte of its model is read."""
 
 from llmprof.architectures.source import ModelSource, require_weights
-from llmprof.engine.capabilities import check_capabilities, check_weights, check_workload
+from llmprof.engine.capabilities import (
+    check_attention,
+    check_capabilities,
+    check_weights,
+    check_workload,
+)
 from llmprof.engine.dtypes import ComputeDtype, compute_dtype
 from llmprof.engine.memory import check_memory, predicted_memory
 from llmprof.engine.runnable import check_model, check_switches
@@ -35,6 +40,7 @@ def admit(
     check_model(source)
     check_switches(source.config, config)
     check_weights(config.weights, device)
+    check_attention(config, device)
     check_workload(config, source.config)
     require_weights(source, config.weights)
     dtype = compute_dtype(config.weights.dtype, source.manifest)

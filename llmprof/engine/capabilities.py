@@ -8,6 +8,7 @@ from llmprof.engine.runnable import check_rotation
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import (
+    AttentionBackend,
     BatchingPolicy,
     ContextKind,
     ExecutionMode,
@@ -105,6 +106,22 @@ def check_weights(weights: WeightsSettings, device: str) -> None:
         raise CapabilityError(
             f"weights.quantization={quantization.value} is not available on {device}: {trouble}",
             remedy="Set weights.quantization=none",
+        )
+
+
+def check_attention(config: RunConfig, device: str) -> None:
+    """Refuse a library's kernels where they cannot be, before anything is loaded or tried.
+
+    Raises:
+        CapabilityError: with the reason.
+    """
+    backend = config.attention.backend
+    for_gpus = backend in (AttentionBackend.VARLEN, AttentionBackend.FLASHINFER)
+    if for_gpus and device == "cpu":
+        raise CapabilityError(
+            f"attention.backend={backend.value} is not available on {device}: it is made of "
+            "kernels for GPUs",
+            remedy="Set attention.backend=auto or native, or device=cuda",
         )
 
 

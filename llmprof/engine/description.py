@@ -53,6 +53,7 @@ def describe_engine(
     `waits_for_tokens`: the host has each step's tokens before the next one starts.
     """
     synchronous = waits_for_tokens or engine.device == "cpu"
+    chosen = engine.cache_kernels
     return EngineDescription(
         name="llmprof reference engine",
         kernels={**_kernels(engine, tuple(shapes), cache), "sampling": sampling_kernel},
@@ -68,6 +69,8 @@ def describe_engine(
         packed_rows=packed_rows(engine),
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
+        attention_backend=None if chosen is None else chosen.backend,
+        attention_fallback=None if chosen is None else chosen.fallback,
         regime="synchronous" if synchronous else "run_ahead",
     )
 
@@ -85,10 +88,12 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
     kernels["attention"] = attention.kernel
     if isinstance(cache, KvPool):
         kernels["kv_append"] = cache.append_kernel
-    if attention.decode_kernel is not None and isinstance(cache, KvPool):
-        kernels["attention.decode"] = attention.decode_kernel.name
-    if attention.chunk_kernel is not None and isinstance(cache, KvPool):
-        kernels["attention.chunk"] = attention.chunk_kernel.name
+    of_cache = {
+        "attention.decode": attention.step_kernel or attention.decode_kernel,
+        "attention.chunk": attention.step_kernel or attention.chunk_kernel,
+    }
+    if isinstance(cache, KvPool):
+        kernels |= {role: kernel.name for role, kernel in of_cache.items() if kernel is not None}
     kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
     kernels["norm"] = norm.kernel_name(engine.device, engine.model.norm_gain_offset)

@@ -11,7 +11,8 @@ from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
 from llmprof.engine.admission import admit
-from llmprof.engine.attention import make_attention, score_rules
+from llmprof.engine.attention import Attention, CacheKernels
+from llmprof.engine.attention_choice import cache_kernels, make_chosen
 from llmprof.engine.capabilities import check_length, check_prompt, serves_requests
 from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
@@ -60,6 +61,8 @@ class Engine:
     kv_access: KvAccess
     """Where attention gathers a copy of the cache; `costs` has to know."""
     random_weights: bool
+    cache_kernels: CacheKernels | None = None
+    """What fused attention uses where anything is cached; None where nothing is, or for standard."""
     runner: StepRunner = field(default_factory=EagerRunner)
     routed: RoutedExperts = field(default_factory=RoutedExperts)
     """Experts that steps read, of a model that has some."""
@@ -100,7 +103,14 @@ class Engine:
         )
         runner = _runner(config, device)
         torch.set_num_threads(threads)
-        attention = make_attention(config.attention.kind, device, score_rules(source.config))
+        kernels = cache_kernels(
+            config,
+            source.config,
+            dtype,
+            device=device,
+            num_ranks=1 if ranks is None else ranks.size,
+        )
+        attention = make_chosen(config, source.config, kernels, device)
         with out_of_memory_explained(f"loading {source.name}"):
             loaded = load_weights(
                 source,
@@ -119,11 +129,8 @@ class Engine:
             device=device,
             threads=threads,
             kv_cache=config.kv_cache,
-            kv_access=kv_access(
-                config,
-                decode_kernel=attention.decode_kernel is not None,
-                chunk_kernel=attention.chunk_kernel is not None,
-            ),
+            kv_access=_kv_access(config, attention),
+            cache_kernels=kernels,
             random_weights=loaded.random,
             runner=runner,
             routed=loaded.routed,
@@ -135,13 +142,21 @@ class Engine:
         `config` has been admitted, and its weights, routing and threads are those that were loaded.
         """
         torch.set_num_threads(self.threads)
-        kind, rules = config.attention.kind, score_rules(self.model)
-        attention = make_attention(kind, self.device, rules)
+        ranks = self.decoder.ranks
+        kernels = cache_kernels(
+            config,
+            self.model,
+            self.dtype,
+            device=self.device,
+            num_ranks=1 if ranks is None else ranks.size,
+        )
+        attention = make_chosen(config, self.model, kernels, self.device)
         return replace(
             self,
             decoder=replace(self.decoder, attention=attention),
             kv_cache=config.kv_cache,
-            kv_access=kv_access(config, decode_kernel=attention.decode_kernel is not None),
+            kv_access=_kv_access(config, attention),
+            cache_kernels=kernels,
             runner=_runner(config, self.device),
         )
 
@@ -257,6 +272,15 @@ class Engine:
             if output[-1] in stop_ids:
                 return GeneratedTokens(tuple(output), "eos")
         return GeneratedTokens(tuple(output), "max_tokens")
+
+
+def _kv_access(config: RunConfig, attention: Attention) -> KvAccess:
+    whole_steps = attention.step_kernel is not None
+    return kv_access(
+        config,
+        decode_kernel=whole_steps or attention.decode_kernel is not None,
+        chunk_kernel=whole_steps or attention.chunk_kernel is not None,
+    )
 
 
 def _runner(config: RunConfig, device: str) -> StepRunner:

@@ -98,6 +98,7 @@ class StaticBatch:
             context_lens=torch.full_like(self._next[2], self.num_tokens),
             runs=self._runs(run),
             logit_rows=None if all_logits else ends,
+            host_context_lens=(self.num_tokens,) * self.batch,
         )
 
     def advance(self) -> None:
@@ -119,7 +120,15 @@ class StaticBatch:
         self._next_position = position
         positions, slots, context_lens = self._next.unbind(0)
         ids = self.tokens.select(1, position)
-        return StepBatch(ids, positions, slots, self._tables, context_lens, (run,))
+        return StepBatch(
+            ids,
+            positions,
+            slots,
+            self._tables,
+            context_lens,
+            (run,),
+            host_context_lens=(position + 1,) * self.batch,
+        )
 
     def _slots(self, positions: torch.Tensor) -> torch.Tensor:
         """[batch, positions] int32: where the cache takes the tokens at these positions."""

@@ -65,6 +65,8 @@ class StepBatch:
     """Every sequence and every row, in order."""
     logit_rows: torch.Tensor | None = None
     """[n] int32 or int64, ascending: rows that reach the head; None for all of them."""
+    host_context_lens: tuple[int, ...] | None = None
+    """The numbers of `context_lens`, for kernels that plan on the host; None: ask the device."""
 
     @property
     def num_rows(self) -> int:

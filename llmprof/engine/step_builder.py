@@ -59,6 +59,7 @@ class StepBuilder:
             logit_rows=on_device[4] if samples < rows else None,
             block_tables=on_device[5].view(len(items), width),
             runs=self._runs(items, decodes),
+            host_context_lens=tuple(contexts),
         )
 
     def _fill_decodes(

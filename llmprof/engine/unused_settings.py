@@ -6,6 +6,7 @@ from typing import Final
 
 from llmprof.errors import CapabilityError
 from llmprof.schema.settings import (
+    AttentionKind,
     BatchingPolicy,
     KvLayout,
     LengthDistribution,
@@ -62,6 +63,12 @@ def _idle(config: RunConfig) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if config.kv_cache.layout is not KvLayout.PAGED:
         because = f"kv_cache.layout is {config.kv_cache.layout.value}"
         yield ("kv_cache.block_tokens",), because, "Set kv_cache.layout=paged"
+    if config.attention.kind is not AttentionKind.FLASH:
+        because = f"attention.kind is {config.attention.kind.value}"
+        yield ("attention.backend",), because, "Set attention.kind=flash"
+    elif config.kv_cache.layout is KvLayout.NONE:
+        because = "kernels of a backend read a cache, and kv_cache.layout is none"
+        yield ("attention.backend",), because, "Set kv_cache.layout=contiguous or paged"
     if not (fixed and static):
         because = "interventions change fixed work, and this run serves requests"
         yield ("measure.confirm",), because, "Set workload.kind=fixed and batching.policy=static"

@@ -13,7 +13,7 @@ import torch
 
 from llmprof.architectures.source import ModelSource, require_weights
 from llmprof.costs.memory import MemoryNeed
-from llmprof.engine.attention import make_attention, score_rules
+from llmprof.engine.attention_choice import make_chosen
 from llmprof.engine.device import resolve_device
 from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import random_prompts
@@ -113,8 +113,9 @@ class _Bench:
 
     def _fresh_engine(self) -> Engine:
         """The same weights, without the score buffers that an earlier run has left behind."""
-        rules = score_rules(self.source.config)
-        attention = make_attention(self.config.attention.kind, self.device, rules)
+        attention = make_chosen(
+            self.config, self.source.config, self.engine.cache_kernels, self.device
+        )
         return replace(self.engine, decoder=replace(self.engine.decoder, attention=attention))
 
 

@@ -5,7 +5,7 @@ Source of the argument orders: aten/src/ATen/native/native_functions.yaml of PyT
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._higher_order_ops.flex_attention import flex_attention
@@ -125,11 +125,26 @@ def _varlen_attention(
     query [tokens, heads, dims]; the lengths are differences of the cumulated ones, and of keys in a
     cache (`seqused_k`) as many as are used of each. Source: torch.nn.attention.varlen.
     """
-    used = args[_SEQUSED_K] if len(args) > _SEQUSED_K else seqused_k
+    # parameters before it differ by version, and none of them is a tensor
+    tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    used = tensors[0] if tensors else seqused_k
     cumulated = cu_seq_q if cu_seq_k is None else cu_seq_k
     key_lens = cumulated.diff() if used is None else used
     pairs = int((cu_seq_q.diff().long() * key_lens.long()).sum())
     return 2 * pairs * query.shape[1] * (query.shape[-1] + value.shape[-1])
+
+
+def _flashinfer_attention(
+    query: torch.Tensor,
+    _store: torch.Tensor,
+    bounds: torch.Tensor,
+    context_lens: torch.Tensor,
+    *_: Any,
+    **__: Any,
+) -> int:
+    """Full rectangles of query [rows, heads, head_dim], each sequence having its rows and tokens."""
+    pairs = int((bounds.diff().long() * context_lens.to(bounds.device).long()).sum())
+    return 4 * pairs * query.shape[1] * query.shape[2]
 
 
 def _varlen_attention_out(_out: torch.Tensor, *args: Any, **kwargs: Any) -> int:
@@ -153,9 +168,6 @@ def _matrix_vector(matrix: torch.Tensor, *_: Any, **__: Any) -> int:
     return 2 * matrix.numel()
 
 
-_SEQUSED_K: Final = 6
-"""Its place after the cumulated lengths: max_q, max_k, is_causal, scale, window_size, enable_gqa."""
-
 _VARLEN: Mapping[str, Formula] = {
     "_varlen_attn": _varlen_attention,
     "_varlen_attn_out": _varlen_attention_out,
@@ -171,6 +183,7 @@ _KERNELS: Mapping[str, Formula] = {
     "triton_decode_attention": _decode_attention,
     "prefill_attention": _prefill_attention,
     "triton_chunk_attention": _chunk_attention,
+    "flashinfer_attention": _flashinfer_attention,
     "capped_attention": _capped_attention,
 }
 """Operators of the engine's own kernels, there once the engine has been imported."""

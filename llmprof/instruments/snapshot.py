@@ -109,7 +109,7 @@ def speed_variables(variables: Mapping[str, str]) -> dict[str, str]:
 def fingerprint(
     cpu: CpuInfo, gpu: GpuInfo | None, versions: Mapping[str, str], threads: int
 ) -> str:
-    """12 hex digits over the kind of device, torch, threads and our own minor version.
+    """12 hex digits over the kind of device, torch, FlashInfer, threads and our own minor version.
 
     Two equal machines have the same fingerprint: it names no serial number.
     """
@@ -117,6 +117,13 @@ def fingerprint(
     device = None
     if gpu is not None:
         device = [gpu.name, gpu.memory_bytes, gpu.multiprocessors, gpu.mig, gpu.power_limit_w]
-    software = [versions.get("torch"), versions.get("cuda"), __version__.split(".")[:2]]
+    software: list[object] = [
+        versions.get("torch"),
+        versions.get("cuda"),
+        __version__.split(".")[:2],
+    ]
+    attention = versions.get("flashinfer-python")
+    if attention is not None:  # machines without it keep the fingerprint that they had
+        software.append(attention)
     text = json.dumps([processor, device, software, threads])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -79,8 +79,11 @@ def _gpu_facts(gpu: GpuInfo) -> list[Fact]:
 
 def kernel_facts(report: Report) -> tuple[Fact, ...]:
     """The kernels that ran, by role."""
-    kernels = report.run.engine.kernels
-    return tuple(Fact(one_line(role), one_line(name)) for role, name in kernels.items())
+    engine = report.run.engine
+    named = dict(engine.kernels)
+    if engine.attention_backend is not None:
+        named["attention.backend"] = engine.attention_backend
+    return tuple(Fact(one_line(role), one_line(name)) for role, name in named.items())
 
 
 def settings_facts(report: Report) -> tuple[Fact, ...]:

@@ -277,6 +277,12 @@ class EngineDescription(Record):
     """Of a mixture of experts, as its tokens were really routed."""
     row_buckets: tuple[PositiveInt, ...] = ()
     """Rows that recorded decode steps are padded to; empty where they run as they are."""
+    attention_backend: str | None = None
+    """Whose kernels attended to the cache, with the version that is not torch's own: `native`,
+    `varlen (FlashAttention 2)`, `flashinfer 0.6.14`, or `torch` for scaled_dot_product_attention on
+    views and gathered copies. Null for standard attention, without a cache, and in older files."""
+    attention_fallback: str | None = None
+    """Why it is not the one that `auto` tries first; null where it is, or where it was asked for."""
     regime: Literal["run_ahead", "synchronous"] | None = None
     """`run_ahead`: the host enqueues steps on a device without waiting, and synchronises once per
     round; `synchronous`: it has each step's tokens before the next one starts. Null in older files."""

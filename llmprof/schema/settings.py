@@ -59,6 +59,18 @@ class AttentionKind(StrEnum):
     FLASH = "flash"
 
 
+class AttentionBackend(StrEnum):
+    """Whose kernels attend to the cache, where attention is fused."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    """Our own: machine code made for the CPU, Triton on a GPU."""
+    VARLEN = "varlen"
+    """`torch.nn.attention.varlen` with block tables; on a GPU."""
+    FLASHINFER = "flashinfer"
+    """The package flashinfer-python, where it is installed; on a GPU."""
+
+
 class BatchingPolicy(StrEnum):
     STATIC = "static"
     CONTINUOUS = "continuous"
@@ -124,12 +136,16 @@ class WeightsSettings(Setting):
 class KvCacheSettings(Setting):
     layout: KvLayout = KvLayout.CONTIGUOUS
     dtype: KvDtype = KvDtype.AS_WEIGHTS
-    block_tokens: Literal[8, 16, 32, 64, 128] = 16
+    block_tokens: Literal[8, 16, 32, 64, 128, 256] = 16
+    """256 for `attention.backend=varlen` with torch's FlashAttention 2, which takes no fewer."""
     memory_bytes: Bytes | None = None
 
 
 class AttentionSettings(Setting):
     kind: AttentionKind = AttentionKind.FLASH
+    backend: AttentionBackend = AttentionBackend.AUTO
+    """`auto` takes the first that works here, and a caveat says why where that is not the first one.
+    The run file names the one that ran."""
 
 
 class BatchingSettings(Setting):

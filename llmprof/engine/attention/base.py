@@ -11,19 +11,25 @@ import torch
 from llmprof.engine.attention.chunk_kernels import ChunkKernel
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
+from llmprof.engine.attention.step_kernels import StepKernel
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import StepBatch
 
 
 class Attention(Protocol):
     kernel: str
-    """The kernels that run, where the next three do not."""
+    """The kernels that run, where the next four do not."""
     decode_kernel: "DecodeKernel | None"
     prefill_kernel: PrefillKernel | None
     chunk_kernel: ChunkKernel | None
+    step_kernel: StepKernel | None
+    """In place of the other three, where anything is cached."""
 
     def begin_step(self, step: StepBatch) -> None:
         """Prepare what all layers of a step share."""
+
+    def before_replay(self, step: StepBatch, block_tokens: int) -> None:
+        """See `step_kernels.StepKernel`."""
 
     def __call__(
         self, query: torch.Tensor, cache: KvCache, layer: int, step: StepBatch

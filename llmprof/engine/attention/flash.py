@@ -12,6 +12,7 @@ from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
+from llmprof.engine.attention.step_kernels import StepKernel
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.step_batch import SequenceRun, StepBatch
 
@@ -19,7 +20,8 @@ from llmprof.engine.step_batch import SequenceRun, StepBatch
 class FlashAttention:
     """One fused kernel per run; one of our own where a device has it.
 
-    For decoding tokens, for prompts, and for new tokens that follow cached ones.
+    For decoding tokens, for prompts, and for new tokens that follow cached ones. A library's kernel
+    takes steps with cached tokens whole.
     """
 
     def __init__(
@@ -28,11 +30,13 @@ class FlashAttention:
         prefill_kernel: PrefillKernel | None = None,
         rules: tuple[ScoreRule, ...] = (),
         chunk_kernel: ChunkKernel | None = None,
+        step_kernel: StepKernel | None = None,
     ) -> None:
         """`rules`: one for each layer; none where all are plain."""
         self.decode_kernel = decode_kernel
         self.prefill_kernel = prefill_kernel
         self.chunk_kernel = chunk_kernel
+        self.step_kernel = step_kernel
         self.kernel = "torch.nn.functional.scaled_dot_product_attention"
         if any(rule.cap for rule in rules):
             self.kernel = capped.KERNEL
@@ -41,10 +45,20 @@ class FlashAttention:
 
     def begin_step(self, step: StepBatch) -> None:
         self._masks.begin_step()
+        if self.step_kernel is not None:
+            self.step_kernel.begin_step(step)
+
+    def before_replay(self, step: StepBatch, block_tokens: int) -> None:
+        if self.step_kernel is not None:
+            self.step_kernel.before_replay(step, block_tokens)
 
     def __call__(
         self, query: torch.Tensor, cache: KvCache, layer: int, step: StepBatch
     ) -> torch.Tensor:
+        rule = self._rules[layer] if self._rules else PLAIN
+        whole = self.step_kernel
+        if whole is not None and isinstance(cache, KvPool) and _needs_cache(step, rule, cache):
+            return whole(query, cache.stored(layer), step, rule)
         outputs = [self._attend(query, cache, layer, run, step) for run in step.runs]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
@@ -110,6 +124,17 @@ class FlashAttention:
             head_dim=query.shape[2],
             new_tokens=run.new_tokens,
         )
+
+
+def _needs_cache(step: StepBatch, rule: ScoreRule, cache: KvPool) -> bool:
+    """Whether a step needs more than its own keys and values, or a mask that torch would write.
+
+    New ones alone are attended to before they are rounded to what the cache keeps.
+    """
+    if any(run.cached_tokens for run in step.runs):
+        return True
+    longest = max(run.attended_tokens for run in step.runs)
+    return cache.keeps_dtype and (rule.cap is not None or rule.hides(longest) is not None)
 
 
 def one_token(

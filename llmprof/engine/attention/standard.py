@@ -11,6 +11,7 @@ from llmprof.engine.attention.folding import by_kv_head, by_token
 from llmprof.engine.attention.masks import StepMasks
 from llmprof.engine.attention.prefill_kernels import PrefillKernel
 from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
+from llmprof.engine.attention.step_kernels import StepKernel
 from llmprof.engine.kernels.memory import huge_empty
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.step_batch import SequenceRun, StepBatch
@@ -22,6 +23,7 @@ class StandardAttention:
     decode_kernel: DecodeKernel | None = None
     prefill_kernel: PrefillKernel | None = None
     chunk_kernel: ChunkKernel | None = None
+    step_kernel: StepKernel | None = None
 
     def __init__(self, rules: tuple[ScoreRule, ...] = ()) -> None:
         """`rules`: one for each layer; none where all are plain."""
@@ -33,6 +35,9 @@ class StandardAttention:
 
     def begin_step(self, step: StepBatch) -> None:
         self._masks.begin_step()
+
+    def before_replay(self, step: StepBatch, block_tokens: int) -> None:
+        pass
 
     def __call__(
         self, query: torch.Tensor, cache: KvCache, layer: int, step: StepBatch

@@ -71,6 +71,9 @@ class DecodeInputs:
         if rows < own.slots.shape[0]:
             self._pad(rows)
         own.runs = step.runs
+        own.host_context_lens = step.host_context_lens
+        if step.host_context_lens is not None:
+            own.host_context_lens = (*step.host_context_lens, *(1,) * (own.num_rows - rows))
 
     def _pad(self, rows: int) -> None:
         """The rows from `rows` on: sequences of one token, in the scratch block."""

@@ -36,6 +36,7 @@ class GraphStep:
         Inside of a graph there is no between; a device that is held back until they are enqueued
         runs them back to back too.
         """
+        _plan_attention(self.decoder, self.cache, self.inputs.step)
         if wants_groups(probe):
             return _forward(self.decoder, self.cache, self.inputs, self.fixed, probe)
         self.graph.replay()
@@ -67,6 +68,7 @@ class GraphRecorder:
             CapabilityError: the step does something that a graph cannot hold.
         """
         x = inputs.x.clone()
+        _plan_attention(decoder, cache, inputs.step)
         fixed = dataclasses.replace(inputs.step, runs=_whole_bucket(inputs.step, cache))
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
@@ -104,6 +106,12 @@ def _forward(
     cache.begin_step(step)
     decoder.attention.begin_step(step)
     return decoder.through_layers(inputs.x, inputs.turn, step, cache, probe)
+
+
+def _plan_attention(decoder: Decoder, cache: KvCache, step: StepBatch) -> None:
+    """What attention does on the host, and a graph therefore does not do again."""
+    assert isinstance(cache, KvPool), "without a cache no step has the shape of another"
+    decoder.attention.before_replay(step, cache.block_tokens)
 
 
 def _whole_bucket(step: StepBatch, cache: KvCache) -> tuple[SequenceRun]:

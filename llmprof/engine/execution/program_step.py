@@ -6,7 +6,13 @@ from typing import Final
 
 import torch
 
-from llmprof.engine.attention import Attention, ChunkKernel, DecodeKernel, PrefillKernel
+from llmprof.engine.attention import (
+    Attention,
+    ChunkKernel,
+    DecodeKernel,
+    PrefillKernel,
+    StepKernel,
+)
 from llmprof.engine.execution.decode_inputs import DecodeInputs
 from llmprof.engine.execution.step_program import Recording, StepProgram, recording
 from llmprof.engine.kv_cache import KvCache, KvPool
@@ -68,6 +74,7 @@ class _LiveAttention:
     decode_kernel: DecodeKernel | None = None
     prefill_kernel: PrefillKernel | None = None
     chunk_kernel: ChunkKernel | None = None
+    step_kernel: StepKernel | None = None
 
     def __init__(self, attention: Attention, recorder: Recording) -> None:
         self._attention = attention
@@ -76,6 +83,9 @@ class _LiveAttention:
 
     def begin_step(self, step: StepBatch) -> None:
         self._attention.begin_step(step)
+
+    def before_replay(self, step: StepBatch, block_tokens: int) -> None:
+        self._attention.before_replay(step, block_tokens)
 
     def __call__(
         self, query: torch.Tensor, cache: KvCache, layer: int, step: StepBatch

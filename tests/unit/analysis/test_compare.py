@@ -7,6 +7,7 @@ from llmprof.schema.comparison import Basis, Change, Comparison, MetricChange
 from llmprof.schema.cost import Phase
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
+from llmprof.schema.settings import RunConfig
 from tests.records import a_report, a_run_record, model_phase
 
 
@@ -150,6 +151,24 @@ def test_a_patch_release_of_llmprof_is_the_same_tool() -> None:
     versions = {**record.environment.versions, "llmprof": "0.1.7"}
     other = record.environment.model_copy(update={"versions": versions})
     assert why_not_comparable(record, record.model_copy(update={"environment": other})) == ()
+
+
+def test_the_same_settings_on_other_attention_kernels_are_named() -> None:
+    """As where Triton worked on one day and not on the next; asked for, it is the comparison itself."""
+    record = a_run_record()
+    one, other = (
+        record.model_copy(
+            update={"engine": record.engine.model_copy(update={"attention_backend": backend})}
+        )
+        for backend in ("native", "flashinfer 0.6.14")
+    )
+    said = "attention.backend=auto took native and flashinfer 0.6.14"
+    assert why_not_comparable(one, other) == (said,)
+    assert why_not_comparable(record, other) == ()
+    asked = RunConfig.model_validate(
+        {**other.settings.model_dump(), "attention": {"backend": "flashinfer"}}
+    )
+    assert why_not_comparable(one, other.model_copy(update={"settings": asked})) == ()
 
 
 def test_another_model_is_other_work() -> None:

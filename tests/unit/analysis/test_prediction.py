@@ -223,6 +223,14 @@ def test_what_does_not_fit_is_predicted_at_the_batch_that_does() -> None:
     assert [caveat.code for caveat in found.caveats] == ["does-not-fit"]
 
 
+def test_other_kernels_for_the_same_bytes_are_not_predicted() -> None:
+    found = predict(BASE, _settings("attention.backend=native"))
+    assert [caveat.code for caveat in found.caveats] == ["backend-not-predicted"]
+    phase = _phase(found)
+    assert phase.base_step_s is not None
+    assert phase.step_s.point == pytest.approx(phase.base_step_s.point)
+
+
 def test_the_naive_forecast_by_bytes() -> None:
     """269 MB of weights become 34/64 of that but for the norms; the cache stays."""
     phase = _phase(predict(BASE, _settings("weights.quantization=int8")))

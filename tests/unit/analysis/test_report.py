@@ -5,6 +5,8 @@ import pytest
 
 from llmprof.analysis.report import build_report
 from llmprof.errors import InputError
+from llmprof.renderers.provenance import kernel_facts
+from llmprof.renderers.what_ran import Fact
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Report
@@ -142,6 +144,18 @@ def test_a_damaged_record_is_an_error_of_one_line() -> None:
 
 def test_random_weights_are_stamped() -> None:
     assert "random" in _caveat(a_run_record(random_weights=True), "random-weights").message
+
+
+def test_attention_that_fell_back_says_why_and_on_what_it_ran() -> None:
+    record = a_run_record()
+    assert "attention-backend" not in {one.code for one in build_report(record).caveats}
+    fallen = {"attention_backend": "torch", "attention_fallback": "native: gcc is not installed"}
+    engine = record.engine.model_copy(update=fallen)
+    report = build_report(record.model_copy(update={"engine": engine}))
+    (said,) = (one.message for one in report.caveats if one.code == "attention-backend")
+    assert "ran on torch" in said
+    assert said.endswith("native: gcc is not installed")
+    assert Fact("attention.backend", "torch") in kernel_facts(report)
 
 
 def test_caveats_of_the_profiler_travel_along() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from llmprof.engine.capabilities import (
+    check_attention,
     check_capabilities,
     check_length,
     check_prompt,
@@ -73,6 +74,17 @@ def test_packed_weights_are_read_where_a_kernel_runs(
 def test_fp8_weights_are_refused_with_the_reason() -> None:
     with pytest.raises(CapabilityError, match="CPUs have no fp8 arithmetic"):
         check_weights(WeightsSettings(quantization=Quantization.FP8), "cpu")
+
+
+@pytest.mark.parametrize("backend", ["varlen", "flashinfer"])
+def test_libraries_of_gpu_attention_are_refused_on_a_cpu(backend: str) -> None:
+    asked = settings(attention={"backend": backend})
+    check_attention(asked, "cuda:0")
+    with pytest.raises(
+        CapabilityError, match=f"attention.backend={backend} is not available on cpu"
+    ):
+        check_attention(asked, "cpu")
+    check_attention(settings(attention={"backend": "native"}), "cpu")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def config(groups: dict[str, object]) -> RunConfig:
         {"batching": {"policy": "continuous", "max_sequences": 4, "max_step_tokens": 64}},
         {"kv_cache": {"layout": "paged", "block_tokens": 32}},
         {"gate": {"tolerance": 0.1}},
+        {"attention": {"backend": "flashinfer"}, "kv_cache": {"layout": "paged"}},
         {"measure": {"passes": ["clean", "tracing"]}},
     ],
 )
@@ -52,6 +53,11 @@ def test_what_has_an_effect_passes(groups: dict[str, object]) -> None:
             "workload.lengths.output.mean",
         ),
         ({"kv_cache": {"block_tokens": 32}}, "kv_cache.block_tokens"),
+        ({"attention": {"kind": "standard", "backend": "native"}}, "attention.backend"),
+        (
+            {"attention": {"backend": "varlen"}, "kv_cache": {"layout": "none"}},
+            "attention.backend",
+        ),
         (
             {"workload": {"batch": 4}, "batching": {"max_sequences": 1}},
             "batching.max_sequences",

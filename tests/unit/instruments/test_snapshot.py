@@ -97,7 +97,8 @@ def test_the_fingerprint_is_of_the_kind_of_device_and_the_software() -> None:
         fingerprint(a_cpu(usable_cores=6), a_gpu(), versions, 2),
         fingerprint(a_cpu(), a_gpu(power_limit_w=350.0), versions, 2),
         fingerprint(a_cpu(), a_gpu(), versions | {"torch": "2.14.0"}, 2),
+        fingerprint(a_cpu(), a_gpu(), versions | {"flashinfer-python": "0.6.14"}, 2),
         fingerprint(a_cpu(), a_gpu(), versions, 4),
     }
     assert first not in others
-    assert len(others) == 5
+    assert len(others) == 6

@@ -104,7 +104,7 @@ def test_a_group_whose_keys_are_all_commented_out_keeps_its_defaults(config_file
         # Nothing is near.
         (
             "model: m\nattention: {zzz: 1}\n",
-            "config.yaml:2: unknown key 'attention.zzz'. Did you mean attention.kind?",
+            "config.yaml:2: unknown key 'attention.zzz'. Did you mean attention.kind or attention.backend?",
         ),
         (
             "model: m\nexecution:\n  zzz: 1\n",
@@ -135,7 +135,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_one(
         ),
         (
             "model: m\nkv_cache: {block_tokens: 7}\n",
-            "config.yaml:2: kv_cache.block_tokens is 7. Expected 8, 16, 32, 64 or 128",
+            "config.yaml:2: kv_cache.block_tokens is 7. Expected 8, 16, 32, 64, 128 or 256",
         ),
         (
             "model: m\nworkload: {batch: two}\n",

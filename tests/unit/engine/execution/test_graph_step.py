@@ -1,8 +1,4 @@
-"""What is captured in a CUDA graph, without a GPU: a recording takes the graph's place.
-
-Like a graph it repeats operators on the same addresses in the same shapes, and nothing else that
-Python did.
-"""
+"""What is captured in a CUDA graph, without a GPU: a recording takes the graph's place."""
 
 import contextlib
 import dataclasses
@@ -16,49 +12,21 @@ from llmprof.costs.row_buckets import row_buckets
 from llmprof.engine.attention import FlashAttention, StandardAttention, standard
 from llmprof.engine.attention.standard import ScoreBuffers
 from llmprof.engine.engine import Engine
-from llmprof.engine.execution import graph_step
 from llmprof.engine.execution.graph_step import GraphRecorder, GraphStep, context_bucket
 from llmprof.engine.execution.replay_runner import ReplayRunner
-from llmprof.engine.execution.step_program import StepProgram, recording
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
 from llmprof.engine.serving_workload import ServingWorkload
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpGroup, StepShape
 from llmprof.schema.settings import RunConfig
+from tests.stand_in_graphs import StandInGraph, use_stand_in_graphs
 from tests.tiny_decoders import LLAMA, PROMPT, load_engine, settings, write_decoder
-
-
-class StandInGraph:
-    program: StepProgram | None = None
-
-    def replay(self) -> None:
-        assert self.program is not None
-        self.program.replay(NullProbe())
-
-
-class StandInStream:
-    def wait_stream(self, other: "StandInStream") -> None:
-        pass
-
-
-@contextlib.contextmanager
-def capture(graph: StandInGraph, *, pool: object) -> Iterator[None]:
-    with recording() as recorder:
-        yield
-    graph.program = recorder.program()
 
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buckets of four tokens, so that a short run goes through several."""
-    monkeypatch.setattr(graph_step, "CONTEXT_STEP", 4)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", StandInGraph)
-    monkeypatch.setattr(torch.cuda, "graph", capture)
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
-    monkeypatch.setattr(torch.cuda, "Stream", StandInStream)
-    monkeypatch.setattr(torch.cuda, "current_stream", StandInStream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    use_stand_in_graphs(monkeypatch)
 
 
 def as_on_a_gpu(engine: Engine, attention: FlashAttention | StandardAttention) -> Engine:
