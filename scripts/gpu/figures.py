@@ -1,5 +1,6 @@
 """Each figure that the check must show beside its bound: met, missed, or not measured and why."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -44,6 +45,7 @@ def figures(found: Found) -> tuple[Figure, ...]:
     ceilings = Ceilings.model_validate(found["ceilings"]) if "ceilings" in found else None
     predicted = predicted_cells(found)
     return (
+        _tests(found),
         *_ceilings(ceilings),
         *(_decode(found, *one) for one in _DECODES),
         _prefill(found, ceilings),
@@ -52,6 +54,18 @@ def figures(found: Found) -> tuple[Figure, ...]:
         *_predictions(predicted),
         _instruments(found),
     )
+
+
+def _tests(found: Found) -> Figure:
+    name, bound, told = "GPU tests", "all pass", found.get("tests")
+    if told is None or not told["collected"]:
+        return _absent(name, bound, "none of them ended")
+    failed, ended = told["failed"], told["passed"] + len(told["failed"]) + len(told["skipped"])
+    words = f"{told['passed']} of {told['collected']} passed, {len(told['skipped'])} skipped"
+    if failed:
+        words += f"; {', '.join(one.rpartition('::')[2] for one in failed)}"
+    all_passed = not failed and ended == told["collected"]
+    return Figure(name, bound, told["passed"] / told["collected"], all_passed, words)
 
 
 def _at_least(name: str, value: float, bound: float, words: str = "") -> Figure:
@@ -104,8 +118,14 @@ def report_of(found: Found, cell: str) -> Report | str:
         return "its part did not come to it"
     if "run" not in told:
         return str(told["not_measured"])
+    return _built(told["run"])
+
+
+@functools.cache
+def _built(run: str) -> Report | str:
+    """Once: the summary is written again after every part of the check."""
     try:
-        return build_report(find_run(told["run"]))
+        return build_report(find_run(run))
     except LlmprofError as error:
         return str(error)
 
