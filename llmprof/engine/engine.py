@@ -10,9 +10,10 @@ from llmprof.architectures.source import ModelSource
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
+from llmprof.costs.row_buckets import buckets_of
 from llmprof.engine.admission import admit
 from llmprof.engine.attention import make_attention, score_rules
-from llmprof.engine.capabilities import check_length, check_prompt, serves_requests
+from llmprof.engine.capabilities import check_length, check_prompt
 from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
 from llmprof.engine.finite_logits import CheckingSampler
@@ -141,7 +142,11 @@ class Engine:
             self,
             decoder=replace(self.decoder, attention=attention),
             kv_cache=config.kv_cache,
-            kv_access=kv_access(config, decode_kernel=attention.decode_kernel is not None),
+            kv_access=kv_access(
+                config,
+                decode_kernel=attention.decode_kernel is not None,
+                chunk_kernel=attention.chunk_kernel is not None,
+            ),
             runner=_runner(config, self.device),
         )
 
@@ -265,5 +270,5 @@ def _runner(config: RunConfig, device: str) -> StepRunner:
         config.execution.mode,
         device=device,
         layout=config.kv_cache.layout,
-        most_sequences=config.batching.max_sequences if serves_requests(config) else None,
+        row_buckets=buckets_of(config),
     )
