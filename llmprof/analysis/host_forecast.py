@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
-from llmprof.analysis.group_forecast import HAVE_LINKS, Forecast
+from llmprof.analysis.fixed_cost import HAVE_LINKS
+from llmprof.analysis.group_forecast import Forecast
 from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.small_ops import SmallOps
 from llmprof.analysis.spans import Span

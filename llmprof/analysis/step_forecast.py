@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
+from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
 from llmprof.analysis.host_forecast import (
     forecast_host,
@@ -28,6 +29,7 @@ from llmprof.analysis.small_ops import SizedTime, SmallOps
 from llmprof.analysis.spans import Span, added, together
 from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
+from llmprof.schema.ceilings import FixedCost
 from llmprof.schema.cost import OpGroup, Phase, StepShape
 
 IN_THE_SKELETON: Final = (
@@ -65,9 +67,10 @@ class Basis:
     """Of the base's own settings."""
     cases: Mapping[Phase, SplitCase]
     kernels: KernelTimes
+    fixed_cost: FixedCost
+    """Of the device that is predicted for."""
     other_rates: Rates | None = None
     """Of another device; None to stay on this one."""
-    other_alpha_s: float | None = None
     other_cache_bytes: int | None = None
 
     @property
@@ -132,10 +135,11 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
 
 
 def _target_work(basis: Basis, one: SplitCase, target: Target, phase: Phase) -> StepWork:
-    fixed = one.work.fixed_cost
-    if basis.other_alpha_s is not None:
-        fixed = replace(fixed, alpha_s=basis.other_alpha_s)
     elsewhere = basis.other_rates is not None
+    before, after = (in_graph(own.settings, phase) for own in (basis.target, target))
+    fixed = one.work.fixed_cost
+    if elsewhere or before is not after:
+        fixed = GroupFixedCost.of(basis.fixed_cost, fixed.ops, in_graph=after)
     cache_bytes = basis.other_cache_bytes if elsewhere else one.work.cache_bytes
     return StepWork(cost=target.cost(phase), fixed_cost=fixed, cache_bytes=cache_bytes)
 

@@ -23,7 +23,7 @@ from llmprof.store.user_cache import read_cached, write_cached
 from llmprof.units import percent
 
 _KIND = "ceilings"
-_METHOD = 2
+_METHOD = 3
 """Raised whenever a figure is measured in another way, so that no older one is taken for it."""
 _MAX_AGE = timedelta(days=30)
 _MAX_AGE_CONTENDED = timedelta(hours=1)

@@ -11,6 +11,8 @@ from llmprof.ceilings.host_cost import measure_host_costs
 from llmprof.ceilings.skinny_formats import ROWS, measure_skinny
 from llmprof.ceilings.sustained import measure_sustained
 from llmprof.ceilings.timing import Stopwatch
+from llmprof.engine.probe import Probe, wants_groups
+from llmprof.schema.settings import ExecutionMode
 from llmprof.store.progress import NullProgress
 from tests.unit.ceilings.factories import MIB, a_cpu, l3, some_ceilings
 
@@ -65,6 +67,22 @@ def test_host_cost_of_each_mode_that_the_device_has(monkeypatch: pytest.MonkeyPa
         costs = measure_host_costs(ONE_THREAD, "cpu", budget_s=0.0, progress=NullProgress())
     assert [cost.mode for cost in costs] in (["eager"], ["eager", "compiled"])
     assert all(cost.seconds_per_step > 0 for cost in costs)
+
+
+def test_on_a_gpu_a_step_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An observer of groups would make a graph go kernel by kernel: another mode's cost."""
+    seen: list[bool] = []
+
+    class Workload:
+        def run_round(self, probe: Probe) -> None:
+            seen.append(wants_groups(probe))
+
+    monkeypatch.setattr(host_cost, "_modes", lambda device: (ExecutionMode.CUDA_GRAPH,))
+    monkeypatch.setattr(host_cost, "_workload", lambda *_: Workload())
+    (cost,) = measure_host_costs(ONE_THREAD, "cuda:0", budget_s=0.0, progress=NullProgress())
+    assert seen
+    assert not any(seen)
+    assert "read before" not in cost.method
 
 
 def test_the_slope_over_layers_and_the_step_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
