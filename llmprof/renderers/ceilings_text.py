@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
-from llmprof.renderers.ceilings_parts import PartTable, part_tables
+from llmprof.renderers.ceilings_parts import PartTable, kernel_at_clock, part_tables
 from llmprof.renderers.datasheet_text import datasheet_sentence
 from llmprof.renderers.fitted_table import TextTable, fitted
 from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling, FixedCost
@@ -104,7 +104,7 @@ def _compute_cells(ceiling: ComputeCeiling) -> tuple[str, ...]:
         units.flops_per_s(ceiling.flops_per_s),
         units.flops_per_s(ceiling.median_flops_per_s),
         units.percent(ceiling.spread),
-        ceiling.kernel,
+        kernel_at_clock(ceiling),
     )
 
 

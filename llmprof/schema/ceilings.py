@@ -54,6 +54,9 @@ class ComputeCeiling(Record):
     """`sustained` after seconds without a pause, at the clock that power and cooling leave."""
     measured_s: PositiveFloat | None = None
     """How long without a pause: of a sustained ceiling."""
+    sm_clock_hz: PositiveFloat | None = None
+    """Of a GPU as the products ended; of a sustained ceiling the median of the time that counts. Null on
+    a CPU, where NVML does not tell, and in older files."""
 
 
 class FixedCost(Record):

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from llmprof.analysis.report import build_report
 from llmprof.errors import LlmprofError
-from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.ceilings import Ceilings, ComputeCeiling
 from llmprof.schema.report import Report, RooflinePoint
 from llmprof.store.runs import find_run
 from scripts.gpu.predictions import Predicted, predicted_cells
@@ -98,12 +98,18 @@ def _ceilings(ceilings: Ceilings | None) -> Iterator[Figure]:
         yield _absent(read, "at least 90%", "the datasheet states no bandwidth")
     rates = [one.flops_per_s for one in ceilings.compute if one.dtype == "bf16"]
     if rates and "bf16" in sheet.flops_per_s:
-        beside = (
-            f"sustained {_sustained(ceilings) / 1e12:.0f} TFLOP/s" if ceilings.sustained else ""
+        beside = "; ".join(
+            f"{one.regime} {one.flops_per_s / 1e12:.0f} TFLOP/s{_clock(one)}"
+            for one in (*ceilings.compute, *ceilings.sustained)
+            if one.dtype == "bf16"
         )
         yield _at_least(burst, max(rates) / sheet.flops_per_s["bf16"], 0.78, beside)
     else:
         yield _absent(burst, "at least 78%", "no bf16 ceiling, or no peak in the datasheet")
+
+
+def _clock(one: ComputeCeiling) -> str:
+    return "" if one.sm_clock_hz is None else f" at {one.sm_clock_hz / 1e9:.2f} GHz"
 
 
 def _sustained(ceilings: Ceilings) -> float:
@@ -183,6 +189,17 @@ def _partition(found: Found) -> Iterator[Figure]:
             yield _absent(name, "survives", why)
         else:
             yield Figure(name, "survives", met=made[0]["survived"], words=made[0]["words"])
+            yield _exponent(told, phase)
+
+
+def _exponent(told: Found, phase: str) -> Figure:
+    """Of the step's time over the inverse of the multiprocessors; the bound was written down before."""
+    name, found = f"exponent of {phase} over fewer multiprocessors", told.get("exponents", {})
+    if phase not in found:
+        return _absent(name, "as expected", "no pair of steps was measured")
+    low, high = found[phase]["expected"]
+    exponent = found[phase]["exponent"]
+    return Figure(name, f"{low:g} to {high:g}", exponent, found[phase]["met"], f"{exponent:.2f}")
 
 
 def _predictions(cells: tuple[Predicted, ...]) -> Iterator[Figure]:

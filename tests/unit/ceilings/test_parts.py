@@ -54,11 +54,25 @@ def test_only_the_second_half_of_the_time_is_sustained(monkeypatch: pytest.Monke
     monkeypatch.setattr(sustained, "Stopwatch", Throttling)
     monkeypatch.setattr(sustained, "best_contenders", lambda *_, **__: [OneContender])
     burst = some_ceilings(a_cpu()).compute
-    (found,) = measure_sustained(burst, "cpu", seconds_each=4.0, progress=NullProgress())
+    (found,) = measure_sustained(
+        burst,
+        "cpu",
+        seconds_each=4.0,
+        progress=NullProgress(),
+        sm_clock_hz=lambda: 1.8e9 if now_s[0] < 1.5 else 1.2e9,
+    )
     assert found.flops_per_s == 1e12
     assert found.regime == "sustained"
     assert found.measured_s == pytest.approx(4.0, abs=0.11)
     assert burst[0].regime == "burst"
+    assert found.sm_clock_hz == 1.2e9
+
+
+def test_a_gpu_gets_no_pause_between_calls() -> None:
+    """At 700 TFLOP/s a product of 8192 x 8192 x 8192 takes 1.57 ms: 64 of them are 0.1 s."""
+    burst = some_ceilings(a_cpu()).compute[0].model_copy(update={"flops_per_s": 700e12})
+    assert sustained._products_per_call(burst, (8192, 8192, 8192)) == 64
+    assert sustained._products_per_call(burst, (1 << 17, 1 << 17, 1 << 14)) == 1
 
 
 def test_host_cost_of_each_mode_that_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
