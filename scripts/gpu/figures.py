@@ -199,7 +199,7 @@ def _exponent(told: Found, phase: str) -> Figure:
         return _absent(name, "as expected", "no pair of steps was measured")
     low, high = found[phase]["expected"]
     exponent = found[phase]["exponent"]
-    return Figure(name, f"{low:g} to {high:g}", exponent, found[phase]["met"], f"{exponent:.2f}")
+    return Figure(name, f"{low:g} to {high:g}", None, found[phase]["met"], f"{exponent:.2f}")
 
 
 def _predictions(cells: tuple[Predicted, ...]) -> Iterator[Figure]:
