@@ -4,23 +4,27 @@
 
 It needs this checkout, a Python with torch, and the wheels that `make gpu-wheels` left in
 .gpu-wheels; nothing is downloaded. `--device cpu` with a small model is a dry run of the same paths.
+
+It may be ended at any moment: whatever was found until then lies in the folder as files of its own
+(`found`, `runs`, `predictions`, `logs`), and the summary is written again after every part.
 """
 
 import argparse
+import importlib
+import importlib.metadata
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts.gpu.carry import install_missing  # noqa: E402
+from scripts.gpu.carry import SITE, install_missing  # noqa: E402
 from scripts.gpu.job import Job  # noqa: E402
-from scripts.gpu.parts import log_of_failure, parts, run_part  # noqa: E402
+from scripts.gpu.parts import BUDGET_S, SUMMARY_S, log_of_failure, parts, run_part  # noqa: E402
 from scripts.gpu.schedule import Outcome, Part, run_parts, run_process  # noqa: E402
-
-_FOR_THE_SUMMARY_S = 20.0
 
 
 def main() -> int:
@@ -32,27 +36,35 @@ def main() -> int:
         return _run_one(options.part, job)
     for name in ("logs", "runs", "found"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    site = folder / "site"
+    site = ROOT / SITE
+    sys.path.insert(1, str(site))
     _say(install_missing(ROOT, site))
+    importlib.invalidate_caches()
     os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(site)))
     os.environ["LLMPROF_DIR"] = str(folder)
     os.environ.setdefault("LLMPROF_CACHE_DIR", str(folder / "cache"))
-    sys.path.insert(1, str(site))
-    budget_s = options.budget - _FOR_THE_SUMMARY_S * (options.device != "cpu")
-    outcomes = run_parts(
+    budget_s = options.budget - SUMMARY_S * (options.device != "cpu")
+    ended: list[Outcome] = []
+
+    def told(outcome: Outcome) -> None:
+        _say(f"{outcome.name}: {outcome.status}, {outcome.seconds:.0f} s")
+        ended.append(outcome)
+        _summarise(options, folder, ended)
+
+    run_parts(
         parts(options.device),
         budget_s - (time.perf_counter() - begin_s),
         lambda part, seconds: _in_a_process(part, seconds, options, folder),
-        told=lambda outcome: _say(f"{outcome.name}: {outcome.status}, {outcome.seconds:.0f} s"),
+        told=told,
     )
-    return _finish(options, folder, outcomes)
+    return _finish(options, folder, ended)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Everything that only a GPU can show.")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--model", default="llama-3.1-8b")
-    parser.add_argument("--budget", type=float, default=480.0, help="seconds for everything")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds for everything")
     parser.add_argument("--out", default=os.environ.get("OUT") or "gpu-check")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=60.0, help=argparse.SUPPRESS)
@@ -81,22 +93,28 @@ def _run_one(name: str, job: Job) -> int:
         return 1
 
 
-def _finish(options: argparse.Namespace, folder: Path, outcomes: tuple[Outcome, ...]) -> int:
-    """0 where an archive was written, whatever its figures say."""
-    import torch
-
+def _summarise(options: argparse.Namespace, folder: Path, ended: Sequence[Outcome]) -> str:
+    """Of what has ended so far; its text. It asks no GPU: this process holds nothing on one."""
     from llmprof import __version__
-    from scripts.gpu.summary import archive, write_summary
+    from scripts.gpu.job import read_found
+    from scripts.gpu.summary import device_name, write_summary
 
     on_cpu = options.device == "cpu"
     about = {
         "version": __version__,
-        "torch": torch.__version__,
-        "device": "cpu" if on_cpu else torch.cuda.get_device_name(options.device),
+        "torch": importlib.metadata.version("torch"),
+        "device": "cpu" if on_cpu else device_name(read_found(folder)) or options.device,
         "model": Path(options.model).name,
         "dry_run": on_cpu,
     }
-    sys.stdout.write(write_summary(folder, about, outcomes))
+    return write_summary(folder, about, ended)
+
+
+def _finish(options: argparse.Namespace, folder: Path, ended: Sequence[Outcome]) -> int:
+    """0 where an archive was written, whatever its figures say."""
+    from scripts.gpu.summary import archive
+
+    sys.stdout.write(_summarise(options, folder, ended))
     _say(f"written: {archive(folder)}")
     return 0
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from llmprof.analysis.fixed_cost import HAVE_LINKS
 from llmprof.analysis.kernel_keys import kernel_key
 from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.op_roof import link_time_s
@@ -20,7 +21,6 @@ benchmark of it the point lies between."""
 _STREAMED_SHARE = 0.8
 """Of the read ceiling, at which decode attention is assumed to read a long cache where no benchmark of
 it is known. Chosen once, in sight of a batch sweep of the demo model: that sweep does not confirm it."""
-HAVE_LINKS = (*PROJECTIONS, OpGroup.ATTENTION)
 
 
 @dataclass(frozen=True, slots=True)

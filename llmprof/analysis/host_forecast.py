@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
+from typing import Final
 
-from llmprof.analysis.group_forecast import HAVE_LINKS, Forecast
+from llmprof.analysis.fixed_cost import HAVE_LINKS
+from llmprof.analysis.group_forecast import Forecast
 from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.small_ops import SmallOps
 from llmprof.analysis.spans import Span
@@ -13,6 +15,7 @@ from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.prediction import OverheadTime
 from llmprof.schema.settings import ExecutionMode, RunConfig
 
+_STARTS_OFF: Final = 0.25
 _REPLAYED = "decode steps are replayed: their ops are no longer started from Python"
 
 
@@ -127,12 +130,18 @@ def forecast_host(
     )
 
 
-def hidden_host(device: Span, enqueue_s: float, change: int) -> tuple[Span, float]:
+def hidden_host(
+    device: Span, enqueue_s: float, change: int, starts: OverheadTime | None = None
+) -> tuple[Span, float]:
     """A device step, or the host's time to enqueue it where that is longer, and what is exposed.
 
-    Replayed steps are enqueued at once.
+    Replayed steps are enqueued at once. Where `starts` tells what steps without weights take in
+    the target's mode, that is the host's time, give or take a quarter.
     """
     enqueue = Span.exactly(enqueue_s) if change <= 0 else Span(0.0, 0.0, enqueue_s)
+    if change and starts is not None:
+        known_s = starts.target_s
+        enqueue = Span(known_s, (1 - _STARTS_OFF) * known_s, (1 + _STARTS_OFF) * known_s)
     step = Span(
         max(device.point, enqueue.point),
         max(device.low, enqueue.low),

@@ -8,9 +8,10 @@ else that it takes is loss. Rows of a group add up to the group's time, roof and
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
+from llmprof.analysis.fixed_cost import GroupFixedCost
 from llmprof.analysis.op_roof import OpRoof, last_level_cache_bytes, op_roof
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.phases import step_time_s
@@ -95,7 +96,9 @@ def _judged(record: RunRecord, trace: Trace, timeline: OpTimeline) -> _Step | No
     if rates is None or cost is None or busy_s <= 0:
         return None
     cache_bytes = last_level_cache_bytes(record.environment, record.ceilings.bandwidth)
-    alpha_s = rates.mean.alpha_s or record.ceilings.fixed_cost.alpha_s
+    fixed_cost = GroupFixedCost.of(record.ceilings.fixed_cost, None)
+    if rates.mean.alpha_s is not None:
+        fixed_cost = replace(fixed_cost, alpha_s=rates.mean.alpha_s)
     return _Step(
         shape=sample.shape,
         step_s=step_time_s(sample),
@@ -103,7 +106,7 @@ def _judged(record: RunRecord, trace: Trace, timeline: OpTimeline) -> _Step | No
         calls=sum(one.calls for one in times.values()),
         unmapped_s=sum(one.time_s for op, one in times.items() if op.group is OpGroup.OTHER),
         gaps=device_gaps(timeline) if trace.clock is TraceClock.DEVICE else None,
-        rows=_rows(times, cost.ops, rates.mean, cache_bytes, alpha_s),
+        rows=_rows(times, cost.ops, rates.mean, cache_bytes, fixed_cost),
     )
 
 
@@ -112,7 +115,7 @@ def _rows(
     costs: Sequence[OpCost],
     rates: Rates,
     cache_bytes: int | None,
-    alpha_s: float,
+    fixed_cost: GroupFixedCost,
 ) -> dict[_Key, _Row]:
     rows: dict[_Key, _Row] = {}
     for ops, own in _classes(list(times), costs):
@@ -121,8 +124,7 @@ def _rows(
             calls = sum(times[op].calls for op in joined)
             split = GroupSplit(
                 time_s=sum(times[op].time_s for op in joined),
-                # the ceiling of a collective holds a fixed cost of its own
-                fixed_cost_s=0.0 if ops[0].group is OpGroup.COMMUNICATION else alpha_s * calls,
+                fixed_cost_s=fixed_cost.group_s(ops[0].group, calls),
                 roofs=roofs if len(joined) == len(ops) else (),
             )
             flops = sum(cost.flops for cost in own) if split.roofs else 0.0

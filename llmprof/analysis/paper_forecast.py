@@ -4,7 +4,7 @@ from typing import Final
 
 from llmprof.analysis.cached_roofs import attention_s, host_s, product_s
 from llmprof.analysis.device_rates import rates_of
-from llmprof.analysis.fixed_cost import GroupFixedCost
+from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.group_forecast import Forecast, Setting
 from llmprof.analysis.limits import SATURATED, UNSATURATED
 from llmprof.analysis.naive import bare_roofline_s
@@ -94,7 +94,9 @@ def _phase(target: Target, ceilings: Ceilings, phase: Phase) -> PhasePrediction:
     cost = target.cost(phase)
     work = StepWork(
         cost=cost,
-        fixed_cost=GroupFixedCost.of(ceilings.fixed_cost, None),
+        fixed_cost=GroupFixedCost.of(
+            ceilings.fixed_cost, None, in_graph=in_graph(target.settings, phase)
+        ),
         cache_bytes=last_level_cache_bytes(ceilings.environment, ceilings.bandwidth),
     )
     setting = Setting(target, work, rates_of(ceilings, cost))

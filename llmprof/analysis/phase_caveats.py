@@ -113,23 +113,23 @@ def _negative_losses(case: PhaseCase) -> Iterable[Caveat]:
     """By the first reason that holds: the link alone, alpha x ops alone, or both together."""
     if case.splits is None:
         return
-    alpha = units.seconds(case.splits.work.fixed_cost.alpha_s)
     words = {
         "above-roof": "faster than their roof",
-        "alpha": f"the fixed cost of {alpha} per op, measured apart, is more than these ops take",
-        "both": f"the fixed cost of {alpha} per op, measured apart, and the link together are more "
+        "alpha": "the fixed cost of {} per op, measured apart, is more than these ops take",
+        "both": "the fixed cost of {} per op, measured apart, and the link together are more "
         "than these ops take",
     }
-    names: dict[str, list[str]] = {}
+    names: dict[tuple[str, float], list[str]] = {}
     for group, split in case.splits.center.groups.items():
         if split.loss_s < -NOTABLE_SHARE * case.splits.center.step_s:
             why = "alpha" if split.fixed_cost_s > split.time_s else "both"
             why = "above-roof" if split.link_s > split.time_s else why
-            names.setdefault(why, []).append(group.value.replace("_", " "))
-    for why, groups in names.items():
+            alpha_s = case.splits.work.fixed_cost.alpha_of(group) if why != "above-roof" else 0.0
+            names.setdefault((why, alpha_s), []).append(group.value.replace("_", " "))
+    for (why, alpha_s), groups in names.items():
         yield Caveat(
             code="above-roof" if why == "above-roof" else "fixed-cost-high",
-            message=f"{', '.join(groups)}: {words[why]}; their loss is shown as it is, below zero",
+            message=f"{', '.join(groups)}: {words[why].format(units.seconds(alpha_s))}; their loss is shown as it is, below zero",
             phase=case.phase,
         )
 

@@ -90,14 +90,19 @@ def _basis(
         cached = cached_benchmarks(base.record.ceilings, base.target, target, phase)
         overheads = benchmarks.overheads or cached.overheads
         given = KernelBenchmarks(kernels=benchmarks.kernels, overheads=overheads)
-        return Basis(base.target, base.cases, KernelTimes.of(given, cached.kernels))
+        return Basis(
+            base.target,
+            base.cases,
+            KernelTimes.of(given, cached.kernels),
+            base.record.ceilings.fixed_cost,
+        )
     ceilings = elsewhere.ceilings
     return Basis(
         base.target,
         base.cases,
         KernelTimes(),
+        ceilings.fixed_cost,
         other_rates=rates_of(ceilings, target.cost(phase)),
-        other_alpha_s=ceilings.fixed_cost.alpha_s,
         other_cache_bytes=last_level_cache_bytes(ceilings.environment, ceilings.bandwidth),
     )
 

@@ -7,6 +7,7 @@ from llmprof.costs.cache_access import kv_access
 from llmprof.costs.fixed_work import step_shapes
 from llmprof.costs.memory import MemoryNeed, memory_need
 from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.row_buckets import buckets_of
 from llmprof.costs.step import step_cost
 from llmprof.costs.weight_layout import laid_out
 from llmprof.errors import CapabilityError, InputError
@@ -121,6 +122,7 @@ def make_target(
         head_dim=model.head_dim,
         kv_access=kv_access(settings, decode_kernel=decode_kernel and flash),
         packed_rows=(packed_rows or PACKED_ROWS) if packed else None,
+        row_buckets=buckets_of(settings),
     )
     return Target(settings, model, weights, options, step_shapes(settings))
 

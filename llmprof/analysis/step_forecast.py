@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
+from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
 from llmprof.analysis.host_forecast import (
     forecast_host,
@@ -28,7 +29,9 @@ from llmprof.analysis.small_ops import SizedTime, SmallOps
 from llmprof.analysis.spans import Span, added, together
 from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
+from llmprof.schema.ceilings import FixedCost
 from llmprof.schema.cost import OpGroup, Phase, StepShape
+from llmprof.schema.prediction import OverheadTime
 
 IN_THE_SKELETON: Final = (
     OpGroup.ATTENTION,
@@ -65,9 +68,10 @@ class Basis:
     """Of the base's own settings."""
     cases: Mapping[Phase, SplitCase]
     kernels: KernelTimes
+    fixed_cost: FixedCost
+    """Of the device that is predicted for."""
     other_rates: Rates | None = None
     """Of another device; None to stay on this one."""
-    other_alpha_s: float | None = None
     other_cache_bytes: int | None = None
 
     @property
@@ -122,7 +126,7 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         basis.kernels,
         other_device=basis.other_rates is not None,
     )
-    step, host_s = _whole(one, device, host, change)
+    step, host_s = _whole(one, device, host, change, basis.kernels.overhead(phase, None))
     return StepForecast(
         step=step.widened(_noise(one.case)),
         groups=groups,
@@ -132,10 +136,11 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
 
 
 def _target_work(basis: Basis, one: SplitCase, target: Target, phase: Phase) -> StepWork:
-    fixed = one.work.fixed_cost
-    if basis.other_alpha_s is not None:
-        fixed = replace(fixed, alpha_s=basis.other_alpha_s)
     elsewhere = basis.other_rates is not None
+    before, after = (in_graph(own.settings, phase) for own in (basis.target, target))
+    fixed = one.work.fixed_cost
+    if elsewhere or before is not after:
+        fixed = GroupFixedCost.of(basis.fixed_cost, fixed.ops, in_graph=after)
     cache_bytes = basis.other_cache_bytes if elsewhere else one.work.cache_bytes
     return StepWork(cost=target.cost(phase), fixed_cost=fixed, cache_bytes=cache_bytes)
 
@@ -187,16 +192,24 @@ def _key(basis: Basis, group: OpGroup, phase: Phase) -> tuple[object, ...]:
 def _started(
     basis: Basis, group: OpGroup, forecast: Forecast, phase: Phase, change: int
 ) -> Forecast:
-    """With its ops started in another way."""
+    """With its ops started in another way.
+
+    Kernels of a device are timed back to back: what starting them costs there is alpha, of which a
+    graph has its own, and what it costs the host is no part of a group (`hidden_host`).
+    """
     if not change:
+        return forecast
+    one = basis.cases[phase]
+    has_device_clock = one.splits.center.gaps_s is not None
+    if has_device_clock and not basis.kernels.knows_overheads_by_group(phase):
         return forecast
     if basis.kernels.knows_overheads_by_group(phase):
         timed = basis.kernels.of_group(phase, group) is not None and group in IN_THE_SKELETON
         if timed:
             return forecast
-        slower = slower_than_skeleton(basis.cases[phase].splits, phase, basis.kernels)
+        slower = slower_than_skeleton(one.splits, phase, basis.kernels)
         return without_starts(group, forecast, basis.kernels.overhead(phase, group), slower)
-    ops = basis.cases[phase].work.fixed_cost.ops or {}
+    ops = one.work.fixed_cost.ops or {}
     whole = basis.kernels.overhead(phase, None)
     num_ops = math.fsum(ops.values())
     if whole is not None and num_ops:  # of the step together: each op has its part of it
@@ -218,7 +231,9 @@ def _new_groups(after: Setting, known: Mapping[OpGroup, Forecast]) -> dict[OpGro
     return found
 
 
-def _whole(one: SplitCase, device: Span, host: Forecast, change: int) -> tuple[Span, float]:
+def _whole(
+    one: SplitCase, device: Span, host: Forecast, change: int, starts: OverheadTime | None
+) -> tuple[Span, float]:
     """The step, and its exposed host time.
 
     Ops are started alike in the groups and between them: where that changes, what is not known of
@@ -229,7 +244,7 @@ def _whole(one: SplitCase, device: Span, host: Forecast, change: int) -> tuple[S
         whole = together if change else added
         return whole((device, host.span)), host.span.point
     busy = added((device, Span.exactly(gaps_s)))
-    return hidden_host(busy, one.splits.enqueue_s, change)
+    return hidden_host(busy, one.splits.enqueue_s, change, starts)
 
 
 def _noise(case: PhaseCase) -> float:

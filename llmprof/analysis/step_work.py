@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from llmprof.analysis.fixed_cost import GroupFixedCost
+from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.op_roof import last_level_cache_bytes
 from llmprof.analysis.phases import median_shape
 from llmprof.analysis.step_split import StepWork
@@ -12,7 +12,6 @@ from llmprof.costs.step import step_cost
 from llmprof.errors import InputError
 from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.run import CountedStep, Round, RunRecord
-from llmprof.schema.settings import ExecutionMode
 
 
 def median_step_work(record: RunRecord, rounds: Sequence[Round], phase: Phase) -> StepWork | None:
@@ -22,13 +21,12 @@ def median_step_work(record: RunRecord, rounds: Sequence[Round], phase: Phase) -
     if cost is None:
         return None
     counted = counted_step(record, shape)
-    graphs = record.settings.execution.mode is ExecutionMode.CUDA_GRAPH
     return StepWork(
         cost=cost,
         fixed_cost=GroupFixedCost.of(
             record.ceilings.fixed_cost,
             None if counted is None else _ops_by_group(counted),
-            in_graph=graphs and phase is Phase.DECODE,
+            in_graph=in_graph(record.settings, phase),
         ),
         cache_bytes=last_level_cache_bytes(record.environment, record.ceilings.bandwidth),
     )

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import numpy as np
 import torch
 
+from llmprof.ceilings.line_fit import line_through
 from llmprof.engine.dtypes import TORCH_DTYPES
 from llmprof.errors import MeasurementFailedError
 from llmprof.schema.ceilings import CollectiveCeiling
@@ -65,20 +65,15 @@ def fit_line(
     op: Op, times_s: Sequence[float], *, backend: str, world_size: int, dtype: str = "bf16"
 ) -> CollectiveCeiling:
     """Alpha and bytes/s of the line with the least relative errors through the sizes' times."""
-    sizes, times = np.array(SIZES_BYTES, dtype=float), np.array(times_s)
-    columns = np.stack([np.ones_like(sizes), sizes], axis=1) / times[:, None]
-    (alpha_s, seconds_per_byte), *_ = np.linalg.lstsq(columns, np.ones_like(times), rcond=None)
-    alpha_s = max(0.0, float(alpha_s))
-    seconds_per_byte = max(float(seconds_per_byte), float(times[-1] / sizes[-1]) * 1e-3)
-    errors = np.abs((alpha_s + seconds_per_byte * sizes) / times - 1)
+    line = line_through(SIZES_BYTES, times_s)
     return CollectiveCeiling(
         op=op,
         backend=backend,
         world_size=world_size,
         dtype=dtype,
-        alpha_s=alpha_s,
-        bytes_per_s=1 / seconds_per_byte,
-        spread=float(errors.max()),
+        alpha_s=line.alpha_s,
+        bytes_per_s=line.bytes_per_s,
+        spread=line.worst_error,
         sizes_bytes=SIZES_BYTES,
     )
 

@@ -9,6 +9,7 @@ import torch
 
 from llmprof.ceilings.attention import measure_attention
 from llmprof.ceilings.collectives import measure_collectives
+from llmprof.ceilings.device_clock import device_clock
 from llmprof.ceilings.gpm_calibration import measure_gpm
 from llmprof.ceilings.host_cost import measure_host_costs
 from llmprof.ceilings.measure import cached_ceilings, keep_ceilings, torch_threads
@@ -135,7 +136,14 @@ def _measure(
             return measure_host_costs(environment, device, budget_s=budget_s, progress=progress)
         case ExtraPart.SUSTAINED:
             each = budget_s / len(ceilings.compute)
-            return measure_sustained(ceilings.compute, device, seconds_each=each, progress=progress)
+            with device_clock(environment) as sm_clock_hz:
+                return measure_sustained(
+                    ceilings.compute,
+                    device,
+                    seconds_each=each,
+                    progress=progress,
+                    sm_clock_hz=sm_clock_hz,
+                )
         case ExtraPart.GPM:
             return measure_gpm(environment, device, budget_s=budget_s)
         case ExtraPart.COLLECTIVES:

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from llmprof.ceilings.device_fixed_cost import measure_device_fixed_cost
 from llmprof.ceilings.pool import random_tensor
 from llmprof.ceilings.quiet import is_contended
 from llmprof.ceilings.timing import Call, Rates, Stopwatch
@@ -26,20 +27,19 @@ _ATTEMPT_S: Final = 0.3
 """A crowded machine may take so long for fewer batches: threads that wait for each other crawl there."""
 _CALLS: Final = 50
 """Per batch: less than 0.1 ms, which is short enough to fall between two disturbances."""
-_LAUNCHES: Final = 100
-_GPU_REPEATS: Final = 9
 _SHARED: Final = "shared"
 _ALONE: Final = "alone"
 
 
 def measure_fixed_cost(environment: Environment, device: str) -> FixedCost:
-    """Alpha of a CPU (torch's dispatch from Python included) or of a GPU (kernels in a stream).
+    """Alpha of a CPU (torch's dispatch from Python included) or of a GPU.
 
     A roof must not be higher than what any op takes: alpha is the cheapest kind of op, each kind at
     the best of many short batches. A disturbed measurement is repeated, and the least is kept.
     """
     if device != "cpu":
-        return _of_smallest_kernel(device)
+        gpu = environment.gpu
+        return measure_device_fixed_cost(device, None if gpu is None else gpu.l2_bytes)
     with torch.inference_mode():
         ops, regions = _tiny_ops(), _empty_regions(environment.threads)
         times_s = _least_times_s({**ops, **regions})
@@ -131,39 +131,3 @@ def _batches_s(calls: Mapping[str, Call], batches: int) -> dict[str, list[float]
 def _call_often(call: Call) -> None:
     for _ in range(_CALLS):
         call()
-
-
-def _of_smallest_kernel(device: str) -> FixedCost:
-    """Back to back in a stream, launches hidden: what is left is start, ramp and tail."""
-    stopwatch = Stopwatch(device)
-    one = torch.zeros(1, device=device)
-
-    def launch_many() -> None:
-        for _ in range(_LAUNCHES):
-            one.add_(1.0)
-
-    times_s = _seconds_per_launch(launch_many, stopwatch)
-    graph = _captured(launch_many)
-    return FixedCost(
-        alpha_s=statistics.median(times_s),
-        spread=Rates(tuple(times_s)).spread,
-        method=f"one-element kernel, {_LAUNCHES} back to back in a stream",
-        graph_s=None if graph is None else statistics.median(_seconds_per_launch(graph, stopwatch)),
-    )
-
-
-def _seconds_per_launch(launch_many: Call, stopwatch: Stopwatch) -> list[float]:
-    """Of each repeat, after one that does not count."""
-    launch_many()
-    return [stopwatch.time_s(launch_many) / _LAUNCHES for _ in range(_GPU_REPEATS)]
-
-
-def _captured(launch_many: Call) -> Call | None:
-    """The launches as one CUDA graph; None where torch cannot capture them."""
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            launch_many()
-    except RuntimeError:
-        return None
-    return graph.replay

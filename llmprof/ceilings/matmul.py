@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmprof.ceilings.device_clock import ReadClock, no_clock
 from llmprof.ceilings.matmul_kernels import (
     MatmulKernel,
     Shape,
@@ -12,6 +13,7 @@ from llmprof.ceilings.matmul_kernels import (
     matmul_dtypes,
     matmul_kernels,
 )
+from llmprof.ceilings.operand_sets import l2_bytes, operand_sets, rotated
 from llmprof.ceilings.pool import budget_bytes
 from llmprof.ceilings.timing import Call, Rates, Stopwatch, race
 from llmprof.schema.ceilings import ComputeCeiling
@@ -50,6 +52,7 @@ _CALLS_SCREENED = 5
 _KEPT = 3
 _FEWEST_REPEATS = 3
 _WIDEST_BYTES = 4
+_BYTES_OF = {"int8": 1, "fp8": 1, "bf16": 2, "fp16": 2}
 _MOST_KERNELS = 2
 _LAUNCHES_S = 0.002
 """Short calls are timed in batches of about this length."""
@@ -62,9 +65,10 @@ each, and all shapes together some 3 times as long as the longest."""
 class _Entrant:
     """One kernel at one shape, while it is judged by the best of its calls."""
 
-    def __init__(self, kernel: MatmulKernel, shape: Shape) -> None:
+    def __init__(self, kernel: MatmulKernel, shape: Shape, cache_bytes: int) -> None:
         self.kernel = kernel
         self.shape = shape
+        self._sets = operand_sets(operand_bytes(shape, kernel.dtype), cache_bytes)
         self.calls = 0
         self.best_s = math.inf
         self._product: Call | None = None
@@ -85,7 +89,7 @@ class _Entrant:
 
     def _prepared(self) -> Call:
         if self._product is None:
-            self._product = self.kernel.prepare(self.shape)
+            self._product = rotated(lambda: self.kernel.prepare(self.shape), self._sets)
             self._product()
         return self._product
 
@@ -114,17 +118,27 @@ def flops(shape: Shape) -> float:
     return 2.0 * m * n * k
 
 
+def operand_bytes(shape: Shape, dtype: str) -> int:
+    """Of what one product reads, and of 16-bit results at the least."""
+    m, n, k = shape
+    number = _BYTES_OF.get(dtype, _WIDEST_BYTES)
+    return number * (m * k + n * k) + max(number, 2) * m * n
+
+
 def measure_matmuls(
-    device: str, *, budget_s: float, progress: Progress
+    device: str, *, budget_s: float, progress: Progress, sm_clock_hz: ReadClock = no_clock
 ) -> tuple[tuple[ComputeCeiling, ...], tuple[Caveat, ...]]:
-    """The ceiling of each dtype in about `budget_s` together, and the dtypes that torch refuses."""
+    """The ceiling of each dtype in about `budget_s` together, and the dtypes that torch refuses.
+
+    Products of a GPU find their operands in its memory, not in its L2 (`operand_sets`).
+    """
     ceilings: list[ComputeCeiling] = []
     caveats: list[Caveat] = []
     dtypes = matmul_dtypes(device)
     for done, dtype in enumerate(dtypes):
         progress.update("matmuls", done, len(dtypes))
         try:
-            ceilings.append(_measure(dtype, device, budget_s=budget_s / len(dtypes)))
+            ceilings.append(_measure(dtype, device, budget_s / len(dtypes), sm_clock_hz))
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             message = f"no {dtype} matmul ceiling: torch refuses it on {device} ({reason})"
@@ -153,7 +167,8 @@ def best_contenders(
     """
     shapes = _shapes_that_fit(device)
     kernels = matmul_kernels(dtype, device)
-    entrants = [_Entrant(kernel, shape) for shape in shapes for kernel in kernels]
+    cache_bytes = l2_bytes(device)
+    entrants = [_Entrant(kernel, shape, cache_bytes) for shape in shapes for kernel in kernels]
     while due := _still_due(entrants, call_s, known_flops_per_s):
         for entrant in due:
             entrant.time(stopwatch)
@@ -184,7 +199,9 @@ def _shapes_that_fit(device: str) -> list[Shape]:
     """The smaller shapes, as many as the memory that may be taken holds at once; one at least."""
     budget = budget_bytes(device)
     shapes = _SHAPES_CPU if device == "cpu" else _SHAPES_GPU
-    sizes = [_MOST_KERNELS * _WIDEST_BYTES * (m * k + n * k + m * n) for m, n, k in shapes]
+    cache_bytes = l2_bytes(device)
+    each = [_WIDEST_BYTES * (m * k + n * k + m * n) for m, n, k in shapes]
+    sizes = [_MOST_KERNELS * (size + 2 * cache_bytes) for size in each]
     fitting = sum(taken <= budget for taken in itertools.accumulate(sizes))
     return list(shapes[: max(1, fitting)])
 
@@ -201,7 +218,7 @@ def race_contenders(
     ]
 
 
-def _measure(dtype: str, device: str, *, budget_s: float) -> ComputeCeiling:
+def _measure(dtype: str, device: str, budget_s: float, sm_clock_hz: ReadClock) -> ComputeCeiling:
     stopwatch = Stopwatch(device)
     with float32_precision(dtype):
         contenders = best_contenders(
@@ -210,6 +227,7 @@ def _measure(dtype: str, device: str, *, budget_s: float) -> ComputeCeiling:
         rates = race_contenders(
             contenders, stopwatch, budget_s=budget_s * (1 - _SWEEP_SHARE), at_least=_FEWEST_REPEATS
         )
+        clock_hz = sm_clock_hz()
     best, winner = max(
         zip(rates, contenders, strict=True), key=lambda pair: pair[0].ceiling(device)
     )
@@ -223,4 +241,5 @@ def _measure(dtype: str, device: str, *, budget_s: float) -> ComputeCeiling:
         median_flops_per_s=best.median,
         spread=best.spread,
         kernel=winner.kernel.name,
+        sm_clock_hz=clock_hz or None,
     )

@@ -8,6 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from llmprof.ceilings.bandwidth import measure_bandwidth
+from llmprof.ceilings.device_clock import device_clock
 from llmprof.ceilings.fixed_cost import measure_fixed_cost
 from llmprof.ceilings.matmul import measure_matmuls
 from llmprof.ceilings.quiet import is_contended
@@ -23,7 +24,7 @@ from llmprof.store.user_cache import read_cached, write_cached
 from llmprof.units import percent
 
 _KIND = "ceilings"
-_METHOD = 2
+_METHOD = 3
 """Raised whenever a figure is measured in another way, so that no older one is taken for it."""
 _MAX_AGE = timedelta(days=30)
 _MAX_AGE_CONTENDED = timedelta(hours=1)
@@ -84,9 +85,10 @@ def measure_ceilings(
         bandwidth, about_levels = measure_bandwidth(
             environment, device, budget_s=_BANDWIDTH_S * share
         )
-        compute, about_dtypes = measure_matmuls(
-            device, budget_s=_MATMUL_S * share, progress=progress
-        )
+        with device_clock(environment) as sm_clock_hz:
+            compute, about_dtypes = measure_matmuls(
+                device, budget_s=_MATMUL_S * share, progress=progress, sm_clock_hz=sm_clock_hz
+            )
         progress.note("fixed cost of one op")
         fixed_cost = measure_fixed_cost(environment, device)
     if device != "cpu":

@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from llmprof.instruments.clock import CudaEventTimer, HostClock, HostTimer, Timer
+from llmprof.instruments.hold_back import hold_back
 from llmprof.units import rounded
 
 Call = Callable[[], object]
 
 _STORED_DIGITS = 4
-_QUEUE_AHEAD_CYCLES = 2_000_000
-"""About 1 ms on the device: the host enqueues a whole call before its first kernel starts, so that
-launches cost nothing (the spin kernel of nvbandwidth)."""
+_HELD_BACK_S = 0.001
+"""The host enqueues a whole call before its first kernel starts, so that launches cost nothing (the
+spin kernel of nvbandwidth)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,16 @@ class Rates:
 class Stopwatch:
     """Time of a call: wall time on a CPU; on a GPU device time, back to back, without launches."""
 
-    def __init__(self, device: str) -> None:
-        self._device = device
+    def __init__(self, device: str, *, held_back_s: float = _HELD_BACK_S) -> None:
+        """`held_back_s`: of a GPU, at least as long as the host takes to enqueue a call."""
         self._timer: Timer = (
             HostTimer(HostClock()) if device == "cpu" else CudaEventTimer(device, capacity=2)
         )
+        self._hold_back = None if device == "cpu" else hold_back(device, held_back_s)
 
     def time_s(self, call: Call) -> float:
         self._timer.reset()
-        if self._device != "cpu":
+        if self._hold_back is not None:
             self._hold_back()
         begin = self._timer.mark()
         call()
@@ -69,10 +69,6 @@ class Stopwatch:
     def rate(self, call: Call, work: float) -> float:
         """`work` units per second of one call that does so many."""
         return work / self.time_s(call)
-
-    def _hold_back(self) -> None:
-        with torch.cuda.device(self._device):
-            torch.cuda._sleep(_QUEUE_AHEAD_CYCLES)  # type: ignore[no-untyped-call]
 
 
 def repeat(

@@ -3,11 +3,27 @@
 from collections.abc import Sequence
 
 from llmprof.schema.cost import OpCost, StepCost
+from llmprof.schema.settings import BatchingPolicy, ExecutionMode, RunConfig, WorkloadKind
 
 
 def row_buckets(most: int) -> tuple[int, ...]:
     """1, 2, 4, 8, ... below `most`, and `most` itself: a full batch is never padded."""
     return (*(1 << n for n in range((most - 1).bit_length())), most)
+
+
+def buckets_of(config: RunConfig) -> tuple[int, ...]:
+    """Rows that the decode steps of a run are padded to; empty where they run as they are.
+
+    CUDA graphs of batches that grow and shrink are padded. One batch of fixed work has a graph for
+    its own rows.
+    """
+    steady = (
+        config.workload.kind is WorkloadKind.FIXED
+        and config.batching.policy is BatchingPolicy.STATIC
+    )
+    if steady or config.execution.mode is not ExecutionMode.CUDA_GRAPH:
+        return ()
+    return row_buckets(config.batching.max_sequences)
 
 
 def padded_rows(rows: int, buckets: Sequence[int]) -> int:

@@ -10,10 +10,11 @@ from llmprof.architectures.source import ModelSource
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
+from llmprof.costs.row_buckets import buckets_of
 from llmprof.engine.admission import admit
 from llmprof.engine.attention import Attention, CacheKernels
 from llmprof.engine.attention_choice import cache_kernels, make_chosen
-from llmprof.engine.capabilities import check_length, check_prompt, serves_requests
+from llmprof.engine.capabilities import check_length, check_prompt
 from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
 from llmprof.engine.finite_logits import CheckingSampler
@@ -289,5 +290,5 @@ def _runner(config: RunConfig, device: str) -> StepRunner:
         config.execution.mode,
         device=device,
         layout=config.kv_cache.layout,
-        most_sequences=config.batching.max_sequences if serves_requests(config) else None,
+        row_buckets=buckets_of(config),
     )

@@ -5,6 +5,7 @@ from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.largest_step import chunked_prefill
 from llmprof.costs.memory import MemoryNeed, peak_activation_bytes
 from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.row_buckets import buckets_of
 from llmprof.costs.tensor_parallel import shard_of
 from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.kv_cache import plan_pool, stored_dtype
@@ -27,6 +28,7 @@ def cost_options_on_paper(model: ModelConfig, config: RunConfig, dtype: str) -> 
         head_dim=model.head_dim,
         tensor_parallel=config.parallel.tensor,
         kv_access=kv_access(config, decode_kernel=flash),
+        row_buckets=buckets_of(config),
     )
 
 

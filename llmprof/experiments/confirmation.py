@@ -4,11 +4,13 @@ What each verdict forecasts, and whether that held, is worked out in `analysis.c
 raw pairs that are recorded here.
 """
 
+from collections.abc import Callable, Sequence
+
 from llmprof.errors import CapabilityError, MeasurementFailedError
 from llmprof.experiments.intervention_bench import InterventionBench
 from llmprof.experiments.interventions import INTERVENTIONS
 from llmprof.schema.cost import Phase
-from llmprof.schema.intervention import Intervention
+from llmprof.schema.intervention import Intervention, InterventionKind
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
 from llmprof.store.progress import NullProgress, Progress
@@ -23,10 +25,12 @@ def confirm_verdicts(
     *,
     progress: Progress | None = None,
     pairs: int | None = None,
+    kinds: Sequence[InterventionKind] = tuple(INTERVENTIONS),
+    told: Callable[[RunRecord], None] = lambda record: None,
 ) -> RunRecord:
     """The record with every intervention that this device and these settings allow.
 
-    One that fails is recorded with the reason. An interrupt keeps those that are complete, and makes
+    `told` is called with what there is after each of `kinds`. One that fails is recorded with the reason. An interrupt keeps those that are complete, and makes
     the record partial.
 
     Raises:
@@ -36,16 +40,17 @@ def confirm_verdicts(
     made: list[Intervention] = []
     try:
         bench = InterventionBench.open(config, record, pairs=pairs or PAIRS)
-        for done, (kind, intervene) in enumerate(INTERVENTIONS.items()):
-            progress.update("interventions", done, len(INTERVENTIONS))
+        for done, kind in enumerate(kinds):
+            progress.update("interventions", done, len(kinds))
             try:
-                made += intervene(bench)
+                made += INTERVENTIONS[kind](bench)
             except (CapabilityError, MeasurementFailedError) as error:
                 failed = Intervention(
                     kind=kind, phase=Phase.DECODE, change=kind.value, skipped=str(error)
                 )
                 made.append(failed)
-        progress.update("interventions", len(INTERVENTIONS), len(INTERVENTIONS))
+            told(record.model_copy(update={"interventions": tuple(made)}))
+        progress.update("interventions", len(kinds), len(kinds))
     except KeyboardInterrupt:
         reason = f"interrupted while its verdicts were tested, after {len(made)} interventions"
         record = record.model_copy(update={"status": "partial", "status_reason": reason})

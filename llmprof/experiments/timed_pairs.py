@@ -22,8 +22,11 @@ def repeat_until_agreed(
     repeats: int,
     on_cpu: bool,
 ) -> list[Pair]:
-    """So many pairs, and as many again while either side's `times` (s) do not agree: a neighbour's
-    second or two must not become a kernel's time. After four batches they are taken as they are."""
+    """So many pairs, and as many again while either side's `times` (s) do not agree.
+
+    A neighbour's second or two must not become a kernel's time. After four batches they are taken as
+    they are.
+    """
     pairs: list[Pair] = []
     for _ in range(_MOST_BATCHES):
         pairs += [take() for _ in range(repeats)]

@@ -4,6 +4,7 @@ from llmprof.architectures.manifest import manifest_from_config
 from llmprof.architectures.source import ModelSource
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.options import CostOptions, options_from
+from llmprof.costs.row_buckets import buckets_of
 from llmprof.costs.weight_layout import float_dtype, laid_out
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import AttentionKind, KvDtype, Quantization, RunConfig, WeightDtype
@@ -47,6 +48,7 @@ def planned_options(model: ModelConfig, config: RunConfig, compute_dtype: str) -
         kv_dtype=kv_dtype_of(config, compute_dtype),
         head_dim=model.head_dim,
         kv_access=kv_access(config, decode_kernel=flash),
+        row_buckets=buckets_of(config),
     )
 
 

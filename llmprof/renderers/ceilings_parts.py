@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from llmprof import units
-from llmprof.schema.ceilings import AttentionCeiling, Ceilings, SkinnyCeiling
+from llmprof.schema.ceilings import AttentionCeiling, Ceilings, ComputeCeiling, SkinnyCeiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,12 @@ def _host(ceilings: Ceilings) -> PartTable:
     )
 
 
+def kernel_at_clock(ceiling: ComputeCeiling) -> str:
+    """Of a GPU the clock belongs to the figure: a burst and a sustained one differ by it."""
+    clock_hz = ceiling.sm_clock_hz
+    return ceiling.kernel if clock_hz is None else f"{ceiling.kernel} at {units.si(clock_hz, 'Hz')}"
+
+
 def _sustained(ceilings: Ceilings) -> PartTable:
     burst = {one.dtype: one.flops_per_s for one in ceilings.compute}
     return PartTable(
@@ -112,7 +118,7 @@ def _sustained(ceilings: Ceilings) -> PartTable:
                 units.percent(one.flops_per_s / burst[one.dtype])
                 if one.dtype in burst
                 else "no burst",
-                one.kernel,
+                kernel_at_clock(one),
             )
             for one in ceilings.sustained
         ),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from statistics import mode
 
 from llmprof import units
+from llmprof.renderers.ceilings_parts import kernel_at_clock
 from llmprof.renderers.estimates import Formatter, confidence, interval
 from llmprof.renderers.round_series import round_median_s
 from llmprof.renderers.tables import Table
@@ -98,7 +99,7 @@ def _compute_row(ceiling: ComputeCeiling) -> tuple[str, ...]:
         units.flops_per_s(ceiling.flops_per_s),
         units.flops_per_s(ceiling.median_flops_per_s),
         units.percent(ceiling.spread),
-        one_line(ceiling.kernel),
+        one_line(kernel_at_clock(ceiling)),
     )
 
 

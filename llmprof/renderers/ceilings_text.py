@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
-from llmprof.renderers.ceilings_parts import PartTable, part_tables
+from llmprof.renderers.ceilings_parts import PartTable, kernel_at_clock, part_tables
 from llmprof.renderers.datasheet_text import datasheet_sentence
 from llmprof.renderers.fitted_table import TextTable, fitted
-from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling
+from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling, FixedCost
 from llmprof.schema.environment import Environment
 
 
@@ -104,7 +104,7 @@ def _compute_cells(ceiling: ComputeCeiling) -> tuple[str, ...]:
         units.flops_per_s(ceiling.flops_per_s),
         units.flops_per_s(ceiling.median_flops_per_s),
         units.percent(ceiling.spread),
-        ceiling.kernel,
+        kernel_at_clock(ceiling),
     )
 
 
@@ -121,5 +121,17 @@ def _fixed_cost(ceilings: Ceilings) -> str:
         shared = f"; sharing an op among the threads adds {units.seconds(fixed.parallel_s)}"
     return (
         f"fixed cost of one op: {units.seconds(fixed.alpha_s)} "
-        f"(spread {units.percent(fixed.spread)}; {fixed.method}){shared}"
+        f"(spread {units.percent(fixed.spread)}; {fixed.method}){shared}{_of_kernels(fixed)}"
     )
+
+
+def _of_kernels(fixed: FixedCost) -> str:
+    """What a GPU has beside it: in a graph, of a kernel without bytes, and of the host."""
+    named = (
+        ("in a CUDA graph", fixed.graph_s),
+        ("a kernel of one element", fixed.small_s),
+        ("in a graph", fixed.small_graph_s),
+        ("the host's launch from Python", fixed.launch_s),
+    )
+    told = [f"{name} {units.seconds(time_s)}" for name, time_s in named if time_s is not None]
+    return "".join(f"; {one}" for one in told)

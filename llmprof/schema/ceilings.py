@@ -54,14 +54,18 @@ class ComputeCeiling(Record):
     """`sustained` after seconds without a pause, at the clock that power and cooling leave."""
     measured_s: PositiveFloat | None = None
     """How long without a pause: of a sustained ceiling."""
+    sm_clock_hz: PositiveFloat | None = None
+    """Of a GPU as the products ended; of a sustained ceiling the median of the time that counts. Null on
+    a CPU, where NVML does not tell, and in older files."""
 
 
 class FixedCost(Record):
     """Cost of one kernel (CPU: one op) whatever its size."""
 
     alpha_s: NonNegativeFloat
-    """A lower bound of what any op takes. CPU: the cheapest kind of tiny op, on one thread, called from
-    Python. GPU: a kernel of one element among others in a stream."""
+    """CPU: a lower bound of what any op takes, the cheapest kind of tiny op, on one thread, called from
+    Python. GPU: start, ramp and tail of a kernel that streams memory, among others in a stream; in
+    older files a kernel of one element."""
     spread: NonNegativeFloat
     """Interquartile range over median: of the kinds of op on a CPU, of the repeats on a GPU."""
     method: str
@@ -72,6 +76,16 @@ class FixedCost(Record):
     graph_s: NonNegativeFloat | None = None
     """The same kernels inside a CUDA graph, whose steps start them faster than a stream does. None on a
     CPU, in older files, and where torch captured none."""
+    fit_error: NonNegativeFloat | None = None
+    """Of a GPU: largest distance of a read's time from the line that alpha is the intercept of."""
+    small_s: NonNegativeFloat | None = None
+    """A kernel of one element among others in a stream: what one whose data lies in caches takes at
+    least. None on a CPU, where `alpha_s` is that, and in older files."""
+    small_graph_s: NonNegativeFloat | None = None
+    """The same as a node of a CUDA graph."""
+    launch_s: NonNegativeFloat | None = None
+    """What the host takes to launch one kernel from Python. No part of the others; a step pays it where
+    nothing hides it."""
 
 
 class SkinnyCeiling(Record):

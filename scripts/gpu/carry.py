@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(".gpu-wheels")
+SITE: Final = FOLDER / "site"
+"""Where they are unpacked: not among the results, which travel back."""
 _LIST: Final = Path("scripts/gpu/wheels.txt")
 _VERSION: Final = re.compile(r"\d+")
 

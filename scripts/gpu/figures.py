@@ -1,12 +1,13 @@
 """Each figure that the check must show beside its bound: met, missed, or not measured and why."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from llmprof.analysis.report import build_report
 from llmprof.errors import LlmprofError
-from llmprof.schema.ceilings import Ceilings
+from llmprof.schema.ceilings import Ceilings, ComputeCeiling
 from llmprof.schema.report import Report, RooflinePoint
 from llmprof.store.runs import find_run
 from scripts.gpu.predictions import Predicted, predicted_cells
@@ -44,6 +45,7 @@ def figures(found: Found) -> tuple[Figure, ...]:
     ceilings = Ceilings.model_validate(found["ceilings"]) if "ceilings" in found else None
     predicted = predicted_cells(found)
     return (
+        _tests(found),
         *_ceilings(ceilings),
         *(_decode(found, *one) for one in _DECODES),
         _prefill(found, ceilings),
@@ -52,6 +54,18 @@ def figures(found: Found) -> tuple[Figure, ...]:
         *_predictions(predicted),
         _instruments(found),
     )
+
+
+def _tests(found: Found) -> Figure:
+    name, bound, told = "GPU tests", "all pass", found.get("tests")
+    if told is None or not told["collected"]:
+        return _absent(name, bound, "none of them ended")
+    failed, ended = told["failed"], told["passed"] + len(told["failed"]) + len(told["skipped"])
+    words = f"{told['passed']} of {told['collected']} passed, {len(told['skipped'])} skipped"
+    if failed:
+        words += f"; {', '.join(one.rpartition('::')[2] for one in failed)}"
+    all_passed = not failed and ended == told["collected"]
+    return Figure(name, bound, told["passed"] / told["collected"], all_passed, words)
 
 
 def _at_least(name: str, value: float, bound: float, words: str = "") -> Figure:
@@ -84,12 +98,18 @@ def _ceilings(ceilings: Ceilings | None) -> Iterator[Figure]:
         yield _absent(read, "at least 90%", "the datasheet states no bandwidth")
     rates = [one.flops_per_s for one in ceilings.compute if one.dtype == "bf16"]
     if rates and "bf16" in sheet.flops_per_s:
-        beside = (
-            f"sustained {_sustained(ceilings) / 1e12:.0f} TFLOP/s" if ceilings.sustained else ""
+        beside = "; ".join(
+            f"{one.regime} {one.flops_per_s / 1e12:.0f} TFLOP/s{_clock(one)}"
+            for one in (*ceilings.compute, *ceilings.sustained)
+            if one.dtype == "bf16"
         )
         yield _at_least(burst, max(rates) / sheet.flops_per_s["bf16"], 0.78, beside)
     else:
         yield _absent(burst, "at least 78%", "no bf16 ceiling, or no peak in the datasheet")
+
+
+def _clock(one: ComputeCeiling) -> str:
+    return "" if one.sm_clock_hz is None else f" at {one.sm_clock_hz / 1e9:.2f} GHz"
 
 
 def _sustained(ceilings: Ceilings) -> float:
@@ -104,8 +124,14 @@ def report_of(found: Found, cell: str) -> Report | str:
         return "its part did not come to it"
     if "run" not in told:
         return str(told["not_measured"])
+    return _built(told["run"])
+
+
+@functools.cache
+def _built(run: str) -> Report | str:
+    """Once: the summary is written again after every part of the check."""
     try:
-        return build_report(find_run(told["run"]))
+        return build_report(find_run(run))
     except LlmprofError as error:
         return str(error)
 
@@ -163,6 +189,17 @@ def _partition(found: Found) -> Iterator[Figure]:
             yield _absent(name, "survives", why)
         else:
             yield Figure(name, "survives", met=made[0]["survived"], words=made[0]["words"])
+            yield _exponent(told, phase)
+
+
+def _exponent(told: Found, phase: str) -> Figure:
+    """Of the step's time over the inverse of the multiprocessors; the bound was written down before."""
+    name, found = f"exponent of {phase} over fewer multiprocessors", told.get("exponents", {})
+    if phase not in found:
+        return _absent(name, "as expected", "no pair of steps was measured")
+    low, high = found[phase]["expected"]
+    exponent = found[phase]["exponent"]
+    return Figure(name, f"{low:g} to {high:g}", None, found[phase]["met"], f"{exponent:.2f}")
 
 
 def _predictions(cells: tuple[Predicted, ...]) -> Iterator[Figure]:

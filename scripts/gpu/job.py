@@ -26,12 +26,18 @@ class Job:
 
     def found(self, name: str, document: object) -> None:
         """Keep a finding at once: what is on disk outlives a part that fails later."""
-        path = self.folder / "found" / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document, indent=1) + "\n")
+        write_whole(self.folder / "found" / f"{name}.json", json.dumps(document, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """All of it or nothing, whenever the process is ended: others read the folder meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text)
+    beside.replace(path)
 
 
 def read_found(folder: Path) -> dict[str, Any]:
     """Findings of every part, by name."""
-    files = sorted((folder / "found").glob("*.json"))
+    files = sorted((folder / "found").glob("[!.]*.json"))
     return {file.stem: json.loads(file.read_text()) for file in files}

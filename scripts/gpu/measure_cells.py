@@ -1,10 +1,11 @@
 """Measures the cells of a group, each predicted from the base run before it is loaded."""
 
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llmprof.analysis.prediction import BaseRun, predict
-from llmprof.errors import LlmprofError
+from llmprof.engine.kept_weights import KeptWeights
+from llmprof.errors import CapabilityError, LlmprofError
 from llmprof.profiler import profile
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
@@ -14,7 +15,7 @@ from llmprof.store.settings_file import load_settings
 from scripts.gpu.cells import Cell, base_settings, cells
 from scripts.gpu.job import Job, read_found
 
-_LEAST_LEFT_S = 4.0
+_LEAST_LEFT_S = 5.0
 BASE = "base"
 
 
@@ -24,6 +25,8 @@ class CellsOfGroup:
 
     job: Job
     group: str
+    kept: KeptWeights = field(default_factory=KeptWeights)
+    """Cells that differ in workload, cache, attention or mode alone load their weights once."""
 
     def run(self) -> None:
         """Every cell of the group, in order; one that cannot run is told with its reason."""
@@ -38,12 +41,14 @@ class CellsOfGroup:
             except (LlmprofError, RuntimeError, ValueError) as error:
                 reason = str(error).partition("\n")[0] or type(error).__name__
                 self._not_measured(cell, reason)
+                if not isinstance(error, CapabilityError):
+                    self.kept.drop()  # the next cell has all of the memory
             _free_memory(self.job)
 
     def _measure(self, cell: Cell) -> None:
         config = self._config(cell)
         predicted = None if cell.name == BASE else self._predicted(cell, config)
-        record = profile(config, argv=("llmprof", "run", cell.name))
+        record = profile(config, argv=("llmprof", "run", cell.name), kept=self.kept)
         saved = save_run(record)
         self.job.found(
             f"cell-{cell.name}",

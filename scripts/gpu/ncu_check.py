@@ -12,6 +12,7 @@ from scripts.gpu.job import Job
 
 STEPS: Final = 2
 _TIMEOUT_S: Final = 25.0
+_LEAST_S: Final = 8.0
 _METRICS: Final = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
 CASES: Final[dict[str, dict[str, Any]]] = {
     "weights": {},
@@ -30,14 +31,14 @@ def compare_with_ncu(job: Job) -> None:
         return
     found: dict[str, Any] = {}
     for case in CASES:
-        if job.left_s < _TIMEOUT_S:
+        if job.left_s < _LEAST_S:
             found[case] = {"not_measured": "the time of this part was over"}
         else:
-            found[case] = _case(job, ncu, case)
+            found[case] = _case(job, ncu, case, min(_TIMEOUT_S, job.left_s))
         job.found("ncu", found)
 
 
-def _case(job: Job, ncu: str, case: str) -> dict[str, Any]:
+def _case(job: Job, ncu: str, case: str, seconds: float) -> dict[str, Any]:
     from llmprof.errors import LlmprofError
 
     file = (job.folder / f"ncu-{case}.csv").resolve()
@@ -46,9 +47,7 @@ def _case(job: Job, ncu: str, case: str) -> dict[str, Any]:
     command += ["--log-file", str(file), sys.executable, "-m", "scripts.gpu.ncu_target"]
     command += [case, job.device, job.model, str(job.folder)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
         if done.returncode or not file.exists():
             return {"not_measured": (done.stderr.strip() or done.stdout.strip())[-300:]}
         return _compared(file, Path(job.folder / f"ncu-{case}.cost.json"))

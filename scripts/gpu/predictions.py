@@ -1,5 +1,6 @@
 """Predictions that were written down before their arm, beside what was measured then."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,17 +38,18 @@ def predicted_cells(found: Mapping[str, Any]) -> tuple[Predicted, ...]:
         one
         for name, told in found.items()
         if name.startswith("cell-") and "prediction" in told and "run" in told
-        for one in _of_cell(name.removeprefix("cell-"), told)
+        for one in _of_cell(name.removeprefix("cell-"), told["prediction"], told["run"])
     )
 
 
-def _of_cell(name: str, told: Mapping[str, str]) -> list[Predicted]:
-    file = runs_folder().parent / "predictions" / told["prediction"]
+@functools.cache
+def _of_cell(name: str, file: str, run: str) -> tuple[Predicted, ...]:
+    """Read once: the summary is written again after every part of the check."""
     try:
-        prediction, _ = read_document(file, Prediction)
-        record = find_run(told["run"])
+        prediction, _ = read_document(runs_folder().parent / "predictions" / file, Prediction)
+        record = find_run(run)
     except LlmprofError:
-        return []
+        return ()
     clean = select_rounds(record.rounds)
     found = []
     for one in prediction.phases:
@@ -63,4 +65,4 @@ def _of_cell(name: str, told: Mapping[str, str]) -> list[Predicted]:
                     measured.step_s.point,
                 )
             )
-    return found
+    return tuple(found)

@@ -18,7 +18,8 @@ _GRACE_S: Final = 5.0
 class Part:
     name: str
     seconds: float
-    """Its budget; it may be given less where the whole check is nearly over."""
+    """Its budget: it is given more where those before it left some, and less where the whole check is
+    nearly over."""
     least_s: float
     """With less than this left it is not started."""
 
@@ -44,17 +45,21 @@ def run_parts(
     now_s: Callable[[], float] = time.perf_counter,
     told: Callable[[Outcome], None] = lambda outcome: None,
 ) -> tuple[Outcome, ...]:
-    """Each part in turn; one that fails, or takes too long, loses none of the others."""
+    """Each part in turn; one that fails, or takes too long, loses none of the others.
+
+    Time that a part leaves is the next one's; nobody takes from the budgets of those after it.
+    """
     begin_s = now_s()
     outcomes = []
-    for part in parts:
+    for number, part in enumerate(parts):
         left_s = budget_s - (now_s() - begin_s)
         if left_s < part.least_s:
             words = f"{max(0.0, left_s):.0f} s were left, and it needs {part.least_s:.0f} s"
             outcome = Outcome(part.name, "skipped", 0.0, words)
         else:
             started_s = now_s()
-            code, words = run(part, min(part.seconds, left_s))
+            spare_s = left_s - sum(later.seconds for later in parts[number + 1 :])
+            code, words = run(part, min(max(part.seconds, spare_s), left_s))
             outcome = _outcome(part, code, now_s() - started_s, words)
         outcomes.append(outcome)
         told(outcome)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from llmprof.renderers.html_page import render_html
 from scripts.gpu.figures import Figure, Found, figures, report_of
-from scripts.gpu.job import read_found
+from scripts.gpu.job import read_found, write_whole
 from scripts.gpu.predictions import predicted_cells
 from scripts.gpu.schedule import Outcome
 
@@ -29,13 +29,19 @@ def write_summary(folder: Path, about: dict[str, Any], outcomes: Sequence[Outcom
         "figures": [{**asdict(one), "status": one.status} for one in shown],
         "found": {name: told for name, told in found.items() if name != "ceilings"},
     }
-    (folder / "summary.json").write_text(json.dumps(document, indent=1) + "\n")
+    write_whole(folder / "summary.json", json.dumps(document, indent=1) + "\n")
     text = "\n".join(_lines(about, outcomes, shown, found)) + "\n"
-    (folder / "summary.md").write_text(text)
+    write_whole(folder / "summary.md", text)
     report = report_of(found, "base")
-    if not isinstance(report, str):
-        (folder / "report.html").write_bytes(render_html(report))
+    if not isinstance(report, str) and not (folder / "report.html").exists():
+        write_whole(folder / "report.html", render_html(report).decode())
     return text
+
+
+def device_name(found: Found) -> str | None:
+    """As the ceilings tell it; None before they were measured."""
+    name = found.get("ceilings", {}).get("environment", {}).get("device_name")
+    return None if name is None else str(name)
 
 
 def archive(folder: Path) -> Path:

@@ -4,7 +4,6 @@ from typing import Final, Protocol
 
 import torch
 
-from llmprof.costs.row_buckets import row_buckets
 from llmprof.engine.execution.graph_step import CONTEXT_STEP, GraphRecorder, context_bucket
 from llmprof.engine.execution.program_step import MOST_ROWS, record_program
 from llmprof.engine.execution.replay_runner import ReplayRunner
@@ -56,12 +55,11 @@ class EagerRunner:
 
 
 def make_runner(
-    mode: ExecutionMode, *, device: str, layout: KvLayout, most_sequences: int | None = None
+    mode: ExecutionMode, *, device: str, layout: KvLayout, row_buckets: tuple[int, ...] = ()
 ) -> StepRunner:
     """For `cpu` or `cuda:N` and a cache of this layout.
 
-    `most_sequences`: of batches that grow and shrink, which CUDA graphs are padded for; None where
-    every step has the same sequences.
+    `row_buckets`: rows that CUDA graphs are padded to (`costs.row_buckets.buckets_of`).
 
     Raises:
         CapabilityError: the device cannot do it, or no step would have the shape of another.
@@ -90,10 +88,10 @@ def make_runner(
                 raise _unavailable(mode, device, "a CPU has no such graphs", on_cpu)
             return ReplayRunner(
                 "decode steps captured as CUDA graphs, contexts rounded up to a multiple of "
-                f"{CONTEXT_STEP}{', rows to a power of two' if most_sequences else ''}",
+                f"{CONTEXT_STEP}{', rows to a power of two' if row_buckets else ''}",
                 GraphRecorder(),
                 context_bucket,
-                row_buckets=row_buckets(most_sequences) if most_sequences else (),
+                row_buckets=row_buckets,
             )
 
 

@@ -1,5 +1,6 @@
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 from llmprof.schema.cost import Phase
+from llmprof.schema.ledger import Part
 from llmprof.schema.prediction import Tier
 from llmprof.schema.settings import RunConfig
 from tests.predicted_runs import device_ceilings
@@ -19,3 +20,25 @@ def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     assert decode.base_step_s is None
     assert decode.speedup is None
     assert any("nobody has run" in one for one in found.assumptions)
+
+
+def test_a_graph_pays_its_own_fixed_cost() -> None:
+    """A kernel costs 4 us in a stream and a quarter of that in a graph; prefills are not replayed."""
+    ceilings = device_ceilings(30e9, 1.2e12, alpha_s=4e-6)
+    fixed = ceilings.fixed_cost.model_copy(update={"graph_s": 1e-6})
+    ceilings = ceilings.model_copy(update={"fixed_cost": fixed})
+    costs = {}
+    for mode in ("eager", "cuda_graph"):
+        config = RunConfig.model_validate(
+            {
+                "model": "smollm2-135m",
+                "workload": {"prompt_tokens": 64},
+                "execution": {"mode": mode},
+            }
+        )
+        target = paper_target(a_model(), a_manifest(), config, ceilings.environment)
+        for phase in predict_on_paper(target, ceilings).phases:
+            part = next(one for one in phase.parts if one.part is Part.FIXED_COST)
+            costs[mode, phase.phase] = part.predicted_s
+    assert costs["cuda_graph", Phase.DECODE] == costs["eager", Phase.DECODE] / 4 > 0
+    assert costs["cuda_graph", Phase.PREFILL] == costs["eager", Phase.PREFILL]

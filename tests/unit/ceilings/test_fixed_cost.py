@@ -1,10 +1,8 @@
-import contextlib
 from collections.abc import Callable, Mapping
 
 import pytest
 import torch
 
-from llmprof.analysis.fixed_cost import GroupFixedCost
 from llmprof.ceilings import fixed_cost
 from llmprof.ceilings.fixed_cost import measure_fixed_cost
 from llmprof.schema.run import Contention
@@ -95,27 +93,3 @@ def test_an_op_of_this_machine_costs_something_less_than_a_millisecond(
     monkeypatch.setattr(fixed_cost, "_ATTEMPT_S", 0.02)
     cost = measure_fixed_cost(a_cpu(threads=1), "cpu")
     assert 1e-8 < cost.alpha_s < 1e-3
-
-
-def test_a_graph_has_an_alpha_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that takes 2 us per launch in a stream and 0.5 us in a graph."""
-
-    class Graph:
-        def replay(self) -> None: ...
-
-    class Stopwatch:
-        def __init__(self, device: str) -> None: ...
-
-        def time_s(self, call: Callable[[], object]) -> float:
-            per_launch = 0.5e-6 if isinstance(getattr(call, "__self__", None), Graph) else 2e-6
-            return 100 * per_launch
-
-    monkeypatch.setattr(fixed_cost, "Stopwatch", Stopwatch)
-    monkeypatch.setattr(torch, "zeros", lambda *shape, device: torch.ones(*shape))
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph: contextlib.nullcontext())
-    found = measure_fixed_cost(a_cpu(), "cuda:0")
-    assert found.alpha_s == pytest.approx(2e-6)
-    assert found.graph_s == pytest.approx(0.5e-6)
-    assert GroupFixedCost.of(found, None, in_graph=True).alpha_s == pytest.approx(0.5e-6)
-    assert GroupFixedCost.of(found, None).alpha_s == pytest.approx(2e-6)

@@ -11,6 +11,8 @@ from llmprof.ceilings.host_cost import measure_host_costs
 from llmprof.ceilings.skinny_formats import ROWS, measure_skinny
 from llmprof.ceilings.sustained import measure_sustained
 from llmprof.ceilings.timing import Stopwatch
+from llmprof.engine.probe import Probe, wants_groups
+from llmprof.schema.settings import ExecutionMode
 from llmprof.store.progress import NullProgress
 from tests.unit.ceilings.factories import MIB, a_cpu, l3, some_ceilings
 
@@ -52,11 +54,25 @@ def test_only_the_second_half_of_the_time_is_sustained(monkeypatch: pytest.Monke
     monkeypatch.setattr(sustained, "Stopwatch", Throttling)
     monkeypatch.setattr(sustained, "best_contenders", lambda *_, **__: [OneContender])
     burst = some_ceilings(a_cpu()).compute
-    (found,) = measure_sustained(burst, "cpu", seconds_each=4.0, progress=NullProgress())
+    (found,) = measure_sustained(
+        burst,
+        "cpu",
+        seconds_each=4.0,
+        progress=NullProgress(),
+        sm_clock_hz=lambda: 1.8e9 if now_s[0] < 1.5 else 1.2e9,
+    )
     assert found.flops_per_s == 1e12
     assert found.regime == "sustained"
     assert found.measured_s == pytest.approx(4.0, abs=0.11)
     assert burst[0].regime == "burst"
+    assert found.sm_clock_hz == 1.2e9
+
+
+def test_a_gpu_gets_no_pause_between_calls() -> None:
+    """At 700 TFLOP/s a product of 8192 x 8192 x 8192 takes 1.57 ms: 64 of them are 0.1 s."""
+    burst = some_ceilings(a_cpu()).compute[0].model_copy(update={"flops_per_s": 700e12})
+    assert sustained._products_per_call(burst, (8192, 8192, 8192)) == 64
+    assert sustained._products_per_call(burst, (1 << 17, 1 << 17, 1 << 14)) == 1
 
 
 def test_host_cost_of_each_mode_that_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +81,22 @@ def test_host_cost_of_each_mode_that_the_device_has(monkeypatch: pytest.MonkeyPa
         costs = measure_host_costs(ONE_THREAD, "cpu", budget_s=0.0, progress=NullProgress())
     assert [cost.mode for cost in costs] in (["eager"], ["eager", "compiled"])
     assert all(cost.seconds_per_step > 0 for cost in costs)
+
+
+def test_on_a_gpu_a_step_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An observer of groups would make a graph go kernel by kernel: another mode's cost."""
+    seen: list[bool] = []
+
+    class Workload:
+        def run_round(self, probe: Probe) -> None:
+            seen.append(wants_groups(probe))
+
+    monkeypatch.setattr(host_cost, "_modes", lambda device: (ExecutionMode.CUDA_GRAPH,))
+    monkeypatch.setattr(host_cost, "_workload", lambda *_: Workload())
+    (cost,) = measure_host_costs(ONE_THREAD, "cuda:0", budget_s=0.0, progress=NullProgress())
+    assert seen
+    assert not any(seen)
+    assert "read before" not in cost.method
 
 
 def test_the_slope_over_layers_and_the_step_of_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprof.costs.row_buckets import padded_rows, row_buckets, with_padding
+from llmprof.costs.row_buckets import buckets_of, padded_rows, row_buckets, with_padding
+from llmprof.costs.step import step_cost
+from llmprof.planning.formats import planned_options
 from llmprof.schema.cost import (
     ByteTraffic,
     OpCost,
@@ -14,6 +16,8 @@ from llmprof.schema.cost import (
     StepCost,
     StepShape,
 )
+from llmprof.schema.settings import RunConfig
+from tests.smollm2 import a_manifest, a_model
 
 
 def cost(rows: int, *, cached: int = 7) -> StepCost:
@@ -38,6 +42,51 @@ def cost(rows: int, *, cached: int = 7) -> StepCost:
 )
 def test_powers_of_two_and_the_full_batch(most: int, expected: tuple[int, ...]) -> None:
     assert row_buckets(most) == expected
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ({"execution": {"mode": "cuda_graph"}}, ()),
+        ({"batching": {"policy": "continuous", "max_sequences": 6}}, ()),
+        (
+            {
+                "execution": {"mode": "cuda_graph"},
+                "batching": {"policy": "continuous", "max_sequences": 6},
+            },
+            (1, 2, 4, 6),
+        ),
+    ],
+)
+def test_graphs_of_batches_that_change_are_padded(
+    groups: dict[str, dict[str, object]], expected: tuple[int, ...]
+) -> None:
+    config = RunConfig.model_validate({"model": "smollm2-135m", **groups})
+    assert buckets_of(config) == expected
+
+
+def test_a_plan_of_padded_steps_counts_the_padding() -> None:
+    """9 sequences in a graph of 16: seven rows more of the logits, 49152 numbers of 2 bytes each."""
+    served = {
+        "model": "smollm2-135m",
+        "kv_cache": {"layout": "paged"},
+        "batching": {"policy": "continuous", "max_sequences": 16},
+    }
+    eager, graphs = (
+        planned_options(
+            a_model(),
+            RunConfig.model_validate({**served, "execution": {"mode": mode}}),
+            "bf16",
+        )
+        for mode in ("eager", "cuda_graph")
+    )
+    sequence = SequenceShape(count=9, new_tokens=1, cached_tokens=100)
+    shape = StepShape(phase=Phase.DECODE, sequences=(sequence,), logit_rows=9)
+    plain, padded = (step_cost(a_model(), a_manifest(), shape, one) for one in (eager, graphs))
+    head = next(op for op in padded.ops if op.name == "lm_head")
+    assert not plain.traffic.padding
+    assert head.traffic.padding >= 7 * 49152 * 2
+    assert padded.traffic.weights == plain.traffic.weights
 
 
 @given(st.integers(1, 4096), st.data())

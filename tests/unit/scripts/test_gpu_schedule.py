@@ -22,9 +22,16 @@ def run(parts: list[Part], takes: dict[str, float], budget_s: float) -> list[Out
 
 def test_one_that_hangs_or_breaks_loses_none_of_the_others() -> None:
     parts = [Part("hangs", 10, 5), Part("broken", 10, 5), Part("fine", 10, 5)]
-    found = run(parts, {"hangs": 99, "broken": 2, "fine": 3}, 60)
+    found = run(parts, {"hangs": 99, "broken": 2, "fine": 3}, 30)
     assert [one.status for one in found] == ["out of time", "failed", "done"]
     assert [one.seconds for one in found] == [10, 2, 3]
+
+
+def test_time_that_is_left_is_the_next_ones_and_no_budget_is_taken() -> None:
+    parts = [Part("short", 10, 5), Part("long", 10, 5), Part("last", 10, 5)]
+    found = run(parts, {"short": 4, "long": 99, "last": 10}, 30)
+    assert [one.seconds for one in found] == [4, 16, 10]
+    assert found[-1].status == "done"
 
 
 def test_what_no_longer_fits_is_skipped_and_named() -> None:
