@@ -8,10 +8,17 @@ from llmprof.errors import CapabilityError
 PACKED_TOGETHER: Final = 32
 """Codes of a row that are packed as one piece, as in GGUF's blocks."""
 _NUMBER_BITS: Final = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4}
+_FP8_MULTIPLE: Final = 16
+"""Of both sizes of a matrix in fp8 arithmetic: what `torch._scaled_mm` asks for."""
 _CHANNEL_SCALE_BYTES: Final = 4
 """fp32: the scale of a whole row may be too small for fp16, and costs next to nothing."""
 _GROUP_SCALE_BYTES: Final = 2
 """fp16, as in GGUF's blocks; an asymmetric group has a minimum of the same size."""
+
+
+def fits_fp8_arithmetic(out_features: int, in_features: int) -> bool:
+    """Whether tensor cores can multiply by an fp8 matrix of this shape as it is stored."""
+    return out_features % _FP8_MULTIPLE == 0 and in_features % _FP8_MULTIPLE == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +82,6 @@ class WeightFormat:
     @property
     def _group_bytes(self) -> int:
         return _GROUP_SCALE_BYTES * (1 if self.symmetric else 2)
+
+
+FP8: Final = WeightFormat("fp8")

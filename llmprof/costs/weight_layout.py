@@ -4,7 +4,7 @@ from math import prod
 from typing import Final
 
 from llmprof.architectures.manifest import EMBEDDING, FLOAT_BYTES, LM_HEAD, expected_tensors
-from llmprof.costs.weight_formats import WeightFormat
+from llmprof.costs.weight_formats import FP8, WeightFormat
 from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import Quantization, WeightsSettings
@@ -68,7 +68,7 @@ def _packed_format(weights: WeightsSettings, *, is_head: bool) -> WeightFormat:
         case Quantization.INT4:
             return WeightFormat("int4", _group_size(weights), weights.symmetric)
         case Quantization.FP8:
-            return WeightFormat("fp8")
+            return FP8
         case _:
             raise CapabilityError(
                 f"no layout for weights.quantization={weights.quantization.value}"

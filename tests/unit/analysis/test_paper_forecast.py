@@ -9,7 +9,7 @@ from tests.smollm2 import a_manifest, a_model
 def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     ceilings = device_ceilings(30e9, 1.2e12)
     config = RunConfig.model_validate({"model": "smollm2-135m", "workload": {"prompt_tokens": 64}})
-    target = paper_target(a_model(), a_manifest(), config, ceilings.environment)
+    target = paper_target(a_model(), a_manifest(), config, ceilings)
     found = predict_on_paper(target, ceilings)
     assert found.tier is Tier.A
     decode = next(one for one in found.phases if one.phase is Phase.DECODE)

@@ -53,8 +53,4 @@ def fp8_numbers(stored, native: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def byte_codes(stored, is_fp8: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
     """int8, or with `is_fp8` float8_e4m3fn (see `fp8_numbers`), given as uint8; float32, exact."""
-    if is_fp8:
-        numbers = fp8_numbers(stored, native_fp8)
-    else:
-        numbers = int8_codes(stored)
-    return numbers
+    return fp8_numbers(stored, native_fp8) if is_fp8 else int8_codes(stored)
