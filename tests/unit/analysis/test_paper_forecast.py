@@ -1,5 +1,5 @@
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
-from llmprof.schema.cost import Phase
+from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.prediction import Tier
 from llmprof.schema.settings import RunConfig
 from tests.predicted_runs import device_ceilings
@@ -19,3 +19,26 @@ def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     assert decode.base_step_s is None
     assert decode.speedup is None
     assert any("nobody has run" in one for one in found.assumptions)
+
+
+def test_fp8_weights_are_multiplied_in_fp8_where_that_has_a_ceiling() -> None:
+    """30 layers of 2 x 64 x (576 x 960 + 576 x 576 + 3 x 576 x 1536) FLOP, twice as fast in fp8."""
+    settings = {"quantization": "fp8", "dtype": "bf16"}
+    config = RunConfig.model_validate(
+        {"model": "smollm2-135m", "weights": settings, "workload": {"prompt_tokens": 64}}
+    )
+    without = device_ceilings(30e9, 1.2e12)
+    fp8 = without.compute[0].model_copy(update={"dtype": "fp8", "flops_per_s": 2.4e12})
+    ceilings = without.model_copy(update={"compute": (*without.compute, fp8)})
+    flops = 30 * 2 * 64 * (576 * 960 + 576 * 576 + 3 * 576 * 1536)
+    by_dtype = {}
+    for known in (without, ceilings):
+        target = paper_target(a_model(), a_manifest(), config, known)
+        cost = target.cost(Phase.PREFILL)
+        by_dtype[known is ceilings] = sum(op.flops for op in cost.ops if op.compute_dtype == "fp8")
+        assert predict_on_paper(target, known).phases
+        copied = cost.of_groups(OpGroup.DOWN_PROJECTION).traffic.copies
+        assert bool(copied) is (known is without)
+        decode = target.cost(Phase.DECODE)
+        assert {op.compute_dtype for op in decode.ops} == {"bf16"}
+    assert by_dtype == {False: 0, True: flops}

@@ -71,8 +71,3 @@ def test_a_matrix_that_cannot_be_packed_is_refused_by_name() -> None:
     odd = decoder("odd", 1, 40, 96, 2, 1, 10, context=64)
     with pytest.raises(CapabilityError, match="embed_tokens"):
         stored(odd, Quantization.INT4)
-
-
-def test_fp8_has_no_layout() -> None:
-    with pytest.raises(CapabilityError, match="fp8"):
-        stored(MODEL, Quantization.FP8)
