@@ -73,7 +73,8 @@ def checkpoint(
             continue
         codes = drawn.integers(256, size=tensor.shape)
         codes[codes & 0x7F == 0x7F] = 0
-        part, stored, wide = scale_of(*tensor.shape, packing, drawn)
+        rows, columns = tensor.shape
+        part, stored, wide = scale_of(rows, columns, packing, drawn)
         tensors[name] = codes.astype(np.uint8)
         tensors[name.removesuffix("weight") + part] = np.asarray(stored)
         if packing is WHOLE:
