@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
-"""float32, float16, or uint16 holding the bits of bfloat16."""
+"""float32, float16, uint16 holding the bits of bfloat16, or uint8 those of float8_e4m3fn."""
 MetadataValue = bool | int | float | str | Sequence[bool] | Sequence[int | float | str]
 
 _GGML_IDS = {
@@ -70,7 +70,9 @@ def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> Path:
     for name, tensor in tensors.items():
         stored = np.ascontiguousarray(tensor).tobytes()
         header[name] = {
-            "dtype": {"float32": "F32", "float16": "F16", "uint16": "BF16"}[tensor.dtype.name],
+            "dtype": {"float32": "F32", "float16": "F16", "uint16": "BF16", "uint8": "F8_E4M3"}[
+                tensor.dtype.name
+            ],
             "shape": list(tensor.shape),
             "data_offsets": [len(data), len(data) + len(stored)],
         }

@@ -10,6 +10,7 @@ from llmprof.engine.quantization.packed_weight import PackedWeight
 Matrix = npt.NDArray[np.float64]
 
 FORMATS = (
+    WeightFormat("fp8"),
     WeightFormat("int8"),
     WeightFormat("int8", 32),
     WeightFormat("int8", 128),
@@ -34,6 +35,10 @@ def random_packed(
     scales = drawn.uniform(0.001, 0.02, tuple(packed.scales.shape)).astype(_numpy(packed.scales))
     packed.scales.copy_(torch.from_numpy(scales))
     per_weight = _spread(scales, fmt, in_features)
+    if fmt.number == "fp8":
+        codes[codes & 0x7F == 0x7F] = 0  # not a number
+        packed.codes.view(torch.uint8).copy_(torch.from_numpy(codes))
+        return packed, e4m3(codes) * per_weight
     if fmt.number == "int8":
         codes -= 128
         packed.codes.copy_(torch.from_numpy(codes))
@@ -47,6 +52,13 @@ def random_packed(
     minimums = drawn.uniform(-0.2, 0.1, tuple(packed.minimums.shape)).astype(np.float16)
     packed.minimums.copy_(torch.from_numpy(minimums))
     return packed, codes * per_weight + _spread(minimums, fmt, in_features)
+
+
+def e4m3(codes: npt.NDArray[np.int64]) -> Matrix:
+    """float8_e4m3fn by its definition: sign, 4 bits of exponent with bias 7, 3 bits of mantissa."""
+    exponent, mantissa = codes >> 3 & 15, codes & 7
+    normal = (1 + mantissa / 8) * 2.0 ** (exponent - 7)
+    return np.where(codes & 128, -1, 1) * np.where(exponent, normal, mantissa / 8 * 2.0**-6)
 
 
 def _numpy(tensor: torch.Tensor) -> npt.DTypeLike:

@@ -8,7 +8,7 @@ from llmprof import units
 from llmprof.analysis.crossings import find_crossings
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.prediction import BaseRun, predict
-from llmprof.analysis.prediction_target import changes_between
+from llmprof.analysis.prediction_target import changes_between, multiplies_fp8
 from llmprof.analysis.step_forecast import SplitCase
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
@@ -74,7 +74,7 @@ def find_levers(record: RunRecord, cases: Sequence[PhaseCase]) -> Levers | None:
 
 def _switches(record: RunRecord) -> Iterator[Switch]:
     settings, on_cpu = record.settings, record.environment.gpu is None
-    yield from _weight_switches(settings)
+    yield from _weight_switches(settings, in_fp8=multiplies_fp8(record.ceilings))
     yield from _cache_switches(settings)
     if settings.attention.kind is AttentionKind.STANDARD:
         kind = settings.attention.model_copy(update={"kind": AttentionKind.FLASH})
@@ -93,11 +93,13 @@ def _switches(record: RunRecord) -> Iterator[Switch]:
         yield Switch(f"batch {batch}", larger, PROJECTIONS, "reading weights once for all")
 
 
-def _weight_switches(settings: RunConfig) -> Iterator[Switch]:
+def _weight_switches(settings: RunConfig, *, in_fp8: bool) -> Iterator[Switch]:
+    """fp8 takes as many bytes as int8: it is worth a try where the device also multiplies in it."""
     weights = settings.weights
-    for quantization in (Quantization.INT8, Quantization.INT4):
+    narrow = (Quantization.FP8,) if in_fp8 else ()
+    for quantization in (*narrow, Quantization.INT8, Quantization.INT4):
         smaller = weights.quantization is Quantization.NONE or (
-            quantization is Quantization.INT4 and weights.quantization is Quantization.INT8
+            quantization is Quantization.INT4 and weights.quantization is not Quantization.INT4
         )
         if smaller:
             packed = weights.model_copy(update={"quantization": quantization, "group_size": None})

@@ -32,13 +32,13 @@ _TENSOR_BY_DTYPE: Final = {
 """Tensor operations by what a run computes in; fp32 goes there as tf32, where torch is told to."""
 
 
-def metrics_for(compute_dtype: str) -> tuple[str, ...]:
+def metrics_for(*compute_dtypes: str) -> tuple[str, ...]:
     """What `ncu --metrics` must be given for both comparisons.
 
     Without the tensor metric of an unknown dtype: hardware FLOPs are then missing, not too few.
     """
-    tensor = _TENSOR_BY_DTYPE.get(compute_dtype)
-    of_flops = (f"{_TENSOR}{tensor}.sum", *_SIMT) if tensor else ()
+    tensor = [_TENSOR_BY_DTYPE.get(dtype) for dtype in compute_dtypes]
+    of_flops = (*(f"{_TENSOR}{one}.sum" for one in tensor), *_SIMT) if all(tensor) else ()
     return (_TIME, *_DRAM, *of_flops)
 
 

@@ -11,7 +11,7 @@ from llmprof.analysis.ncu import metrics_for
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.cost import Phase
 from llmprof.schema.ncu import NcuCommand, NcuCommands
-from llmprof.schema.run import RunRecord
+from llmprof.schema.run import EngineDescription, RunRecord
 from llmprof.schema.settings import Pass, RunConfig
 from llmprof.store.setting_keys import all_keys
 
@@ -65,7 +65,7 @@ def _command(record: RunRecord, phase: Phase, steps: int) -> NcuCommand:
         *("ncu", "--nvtx", "--nvtx-include", f"llmprof.{phase.value}/"),
         *("--csv", "--page", "raw", "--print-units", "base"),
         *("--cache-control", "none", "--clock-control", "none"),
-        *("--metrics", ",".join(metrics_for(record.engine.compute_dtype))),
+        *("--metrics", ",".join(metrics_for(*_dtypes(record.engine)))),
         *("--log-file", file),
     ]
     run = ["llmprof", "run", record.settings.model, "--quiet", *_sets(record.settings)]
@@ -73,6 +73,11 @@ def _command(record: RunRecord, phase: Phase, steps: int) -> NcuCommand:
     return NcuCommand(
         phase=phase, steps=steps, profile=shlex.join(ncu + run), compare=shlex.join(compare)
     )
+
+
+def _dtypes(engine: EngineDescription) -> tuple[str, ...]:
+    """Multiplied in."""
+    return (engine.compute_dtype, "fp8") if engine.fp8_arithmetic else (engine.compute_dtype,)
 
 
 def _sets(config: RunConfig) -> Iterator[str]:

@@ -16,14 +16,20 @@ from llmprof.analysis.phase_forecast import (
     tokens_of,
 )
 from llmprof.analysis.prediction import capacity_caveats, largest_fitting
-from llmprof.analysis.prediction_target import Target, available_on, capacity_of, make_target
+from llmprof.analysis.prediction_target import (
+    Target,
+    available_on,
+    capacity_of,
+    make_target,
+    multiplies_fp8,
+    packed_rows,
+)
 from llmprof.analysis.spans import Span, added, ratio_of
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
 from llmprof.costs.weight_layout import float_dtype, laid_out
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
-from llmprof.schema.environment import Environment
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.prediction import (
     KernelBenchmarks,
@@ -43,7 +49,7 @@ _ASSUMPTIONS: Final = (
 
 
 def paper_target(
-    model: ModelConfig, stored: WeightManifest, settings: RunConfig, environment: Environment
+    model: ModelConfig, stored: WeightManifest, settings: RunConfig, ceilings: Ceilings
 ) -> Target:
     """A model as found, as the engine would keep it; packed files become bf16, as they do there.
 
@@ -51,7 +57,7 @@ def paper_target(
         InputError: more tokens than the model has positions.
         CapabilityError: settings whose steps cannot be predicted.
     """
-    dtype = settings.weights.dtype.value
+    environment, dtype = ceilings.environment, settings.weights.dtype.value
     if settings.weights.dtype is WeightDtype.AS_STORED:
         dtype = float_dtype(stored)
     return make_target(
@@ -60,6 +66,8 @@ def paper_target(
         laid_out(model, settings.weights, dtype),
         dtype,
         decode_kernel=environment.gpu is None or "triton" in environment.versions,
+        packed_rows=packed_rows(environment),
+        fp8_arithmetic=multiplies_fp8(ceilings),
     )
 
 

@@ -106,7 +106,7 @@ def predict(
             remedy="Give them with --device-ceilings FILE, or --on DEVICE on that machine",
         )
     elsewhere = None if ceilings is None else Elsewhere(ceilings)
-    asked = target_of_run(record, settings)
+    asked = target_of_run(record, settings, ceilings)
     available = available_of_run(record) if ceilings is None else available_on(ceilings.environment)
     capacity = capacity_of(asked, available)
     target = largest_fitting(asked, capacity)

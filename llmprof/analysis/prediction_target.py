@@ -11,6 +11,7 @@ from llmprof.costs.row_buckets import buckets_of
 from llmprof.costs.step import step_cost
 from llmprof.costs.weight_layout import laid_out
 from llmprof.errors import CapabilityError, InputError
+from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import Phase, StepCost, StepShape
 from llmprof.schema.environment import Environment
 from llmprof.schema.model import ModelConfig, WeightManifest
@@ -30,6 +31,8 @@ from llmprof.schema.settings import (
 
 PACKED_ROWS: Final = 16
 """Rows up to which every packed format is read as it is, on any CPU (`engine.kernels.matvec`)."""
+_PACKED_ROWS_GPU: Final = 32
+"""The same on a GPU (`engine.kernels.packed`)."""
 _FREE_GROUPS: Final = ("measure", "gate")
 """Settings that say how to measure: no step takes longer for them."""
 MOST_SEQUENCES: Final = MAX_SEQUENCES
@@ -65,8 +68,10 @@ class Target:
         return max(found, key=lambda one: one.stored_bytes).stored_dtype
 
 
-def target_of_run(record: RunRecord, settings: RunConfig) -> Target:
-    """The run's model under other settings.
+def target_of_run(
+    record: RunRecord, settings: RunConfig, ceilings: Ceilings | None = None
+) -> Target:
+    """The run's model under other settings; `ceilings` are those of another device.
 
     Raises:
         InputError: `weights.dtype` became `as_stored`, which only the file could tell.
@@ -86,14 +91,28 @@ def target_of_run(record: RunRecord, settings: RunConfig) -> Target:
     same = settings.weights == record.settings.weights
     weights = record.weights if same else laid_out(record.model, settings.weights, dtype)
     own_kernel = record.environment.gpu is None or "attention.decode" in record.engine.kernels
+    there = ceilings or record.ceilings
+    fp8_ran = ceilings is None and record.settings.weights.quantization is Quantization.FP8
     return make_target(
         settings,
         record.model,
         weights,
         dtype,
         decode_kernel=own_kernel,
-        packed_rows=record.engine.packed_rows,
+        packed_rows=(None if ceilings else record.engine.packed_rows)
+        or packed_rows(there.environment),
+        fp8_arithmetic=record.engine.fp8_arithmetic if fp8_ran else multiplies_fp8(there),
     )
+
+
+def packed_rows(environment: Environment) -> int:
+    """Rows up to which packed weights are read as they are."""
+    return PACKED_ROWS if environment.gpu is None else _PACKED_ROWS_GPU
+
+
+def multiplies_fp8(ceilings: Ceilings) -> bool:
+    """Whether the device has a matmul in fp8, and what it reaches is known."""
+    return any(one.dtype == "fp8" for one in ceilings.compute)
 
 
 def make_target(
@@ -103,9 +122,13 @@ def make_target(
     dtype: str,
     *,
     decode_kernel: bool,
-    packed_rows: int | None = None,
+    packed_rows: int = PACKED_ROWS,
+    fp8_arithmetic: bool = False,
 ) -> Target:
-    """From the parts. `dtype`: of the arithmetic; `decode_kernel`: flash decodes without a gather.
+    """From the parts.
+
+    `dtype`: of the arithmetic; `decode_kernel`: flash decodes without a gather; `packed_rows`: see
+    `CostOptions`; `fp8_arithmetic`: the device multiplies in fp8.
 
     Raises:
         InputError: more tokens than the model has positions.
@@ -121,7 +144,8 @@ def make_target(
         kv_dtype=dtype if kv_dtype is KvDtype.AS_WEIGHTS else kv_dtype.value,
         head_dim=model.head_dim,
         kv_access=kv_access(settings, decode_kernel=decode_kernel and flash),
-        packed_rows=(packed_rows or PACKED_ROWS) if packed else None,
+        packed_rows=packed_rows if packed else None,
+        fp8_arithmetic=fp8_arithmetic and dtype == "bf16",
         row_buckets=buckets_of(settings),
     )
     return Target(settings, model, weights, options, step_shapes(settings))

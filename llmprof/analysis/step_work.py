@@ -68,6 +68,7 @@ def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
         head_dim=record.model.head_dim,
         kv_access=record.engine.kv_access,
         packed_rows=record.engine.packed_rows,
+        fp8_arithmetic=record.engine.fp8_arithmetic,
         row_buckets=record.engine.row_buckets,
         experts_read=record.engine.experts_read,
         tensor_parallel=record.settings.parallel.tensor,

@@ -43,6 +43,12 @@ def format_name(quantization: CheckpointQuantization) -> str:
     return f"{quantization.method}_{quantization.number}{quantization.bits}{group}"
 
 
+def holds_fp8(one: CheckpointQuantization) -> bool:
+    """Whether matrices are stored as fp8 numbers, one in a byte, with scales beside them."""
+    plain = one.method == "fp8" or (one.method == "compressed-tensors" and not one.packed)
+    return plain and (one.number, one.bits) == ("float", 8)
+
+
 def _gptq(one: CheckpointQuantization, rows: int, columns: int) -> int:
     """Zeros are stored, and the group of each input row, whether they say anything or not."""
     groups = _groups(one, columns)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from llmprof.ceilings.pool import random_tensor
 from llmprof.ceilings.timing import Call
+from llmprof.engine.kernels.fp8_products import multiplies_fp8, scaled_product
 
 Shape = tuple[int, int, int]
 """m, n, k: [m, k] times [k, n]."""
@@ -48,7 +49,7 @@ def matmul_kernels(dtype: str, device: str) -> tuple[MatmulKernel, ...]:
     if dtype == "int8":
         return (MatmulKernel("torch._int_mm", dtype, lambda shape: _int8(shape, device)),)
     if dtype == "fp8":
-        return (MatmulKernel("torch._scaled_mm", dtype, lambda shape: _fp8(shape, device)),)
+        return tuple(_fp8_kernels(device))
     torch_dtype = _FLOAT_DTYPES[dtype]
     return (
         MatmulKernel(
@@ -89,9 +90,28 @@ def _int8(shape: Shape, device: str) -> Call:
     return lambda: torch._int_mm(a, b)
 
 
+def _fp8_kernels(device: str) -> Iterator[MatmulKernel]:
+    """With one scale for all, and as the engine multiplies, with one per row, where torch has that."""
+    yield MatmulKernel("torch._scaled_mm", "fp8", lambda shape: _fp8(shape, device))
+    if multiplies_fp8(torch.device(device)):
+        name = "torch._scaled_mm by rows"
+        yield MatmulKernel(name, "fp8", lambda shape: _fp8_by_rows(shape, device))
+
+
 def _fp8(shape: Shape, device: str) -> Call:
+    """Fast accumulation, as in products of the engine."""
     m, n, k = shape
     a = random_tensor((m, k), device, torch.float8_e4m3fn)
     b = random_tensor((n, k), device, torch.float8_e4m3fn).t()
     one = torch.ones((), device=device)
-    return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    return lambda: torch._scaled_mm(
+        a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
+
+
+def _fp8_by_rows(shape: Shape, device: str) -> Call:
+    m, n, k = shape
+    rows = random_tensor((m, k), device, torch.float8_e4m3fn)
+    codes = random_tensor((n, k), device, torch.float8_e4m3fn)
+    row_scales, scales = torch.ones(m, 1, device=device), torch.ones(n, device=device)
+    return lambda: scaled_product(rows, row_scales, codes, scales, None)

@@ -21,6 +21,7 @@ SHAPE: Final = (2048, 2048)
 """out_features, in_features: projections of a model of 1 to 2 billion parameters."""
 _FLOATS: Final = (WeightFormat("bf16"), WeightFormat("fp32"))
 _PACKED: Final = (
+    WeightFormat("fp8"),
     WeightFormat("int8"),
     WeightFormat("int8", group_size=32),
     WeightFormat("int4", group_size=32, symmetric=False),

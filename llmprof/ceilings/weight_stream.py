@@ -18,7 +18,8 @@ codes. A stream of so many scales is as cold as the codes that they belong to, o
 class WeightStream:
     """Cuts weights from a stream of numbers as large as what a step of the run reads.
 
-    Codes are the stream's own bytes, whatever they mean: a decoder takes as long for any of them.
+    Codes, fp8 among them, are the stream's own bytes, whatever they mean: a decoder takes as long for any
+    of them.
     Scales and minimums come from streams of their own, of normal numbers, since random bytes would
     hold denormal ones, which are slow.
     """
@@ -49,7 +50,7 @@ class WeightStream:
 
     def _part(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Codes or scales of this shape."""
-        if dtype.is_floating_point:
+        if dtype.is_floating_point and dtype.itemsize > 1:
             return self._scales_of(dtype).take(math.prod(shape)).view(shape)
         num_bytes = math.prod(shape)
         numbers = self._stream.take(-(-num_bytes // self._stream.pool.itemsize))

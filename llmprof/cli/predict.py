@@ -147,7 +147,7 @@ def _from_model(
     from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 
     assert ceilings is not None, "asked for before"
-    target = paper_target(source.config, source.manifest, settings, ceilings.environment)
+    target = paper_target(source.config, source.manifest, settings, ceilings)
     return predict_on_paper(target, ceilings)
 
 

@@ -33,7 +33,7 @@ def quality(
     """Compare weight formats with fp32 on a text: perplexity, top-1 agreement, divergence.
 
     Every format is run with the kernels that decode steps use. Name one with weights.quantization
-    and weights.group_size; otherwise int8 and int4 are tried in their usual groups.
+    and weights.group_size; otherwise fp8, int8 and int4 are tried in their usual groups.
 
     For example:
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llmprof.architectures.manifest import FLOAT_BYTES
+from llmprof.costs.weight_formats import FP8
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpGroup
 from llmprof.schema.model import TensorSpec, WeightManifest
@@ -111,6 +112,8 @@ class StoredWeights:
     embedding_rows: int
     packed_by_op: Mapping[str, int] = field(default_factory=dict)
     """Numbers of weights that are stored as codes."""
+    fp8_ops: frozenset[str] = frozenset()
+    """Those whose weights are in fp8 with a scale per row."""
 
     @classmethod
     def of(cls, weights: WeightManifest) -> "StoredWeights":
@@ -143,15 +146,18 @@ class StoredWeights:
     def _sorted(cls, tensors: Iterable[TensorSpec]) -> "StoredWeights":
         by_op: dict[str, int] = {}
         packed: dict[str, int] = {}
+        fp8 = set()
         rows = 0
         for tensor in tensors:
             op = op_of_tensor(tensor.name)
             by_op[op] = by_op.get(op, 0) + tensor.stored_bytes
             if tensor.stored_dtype not in FLOAT_BYTES:
                 packed[op] = packed.get(op, 0) + tensor.parameters
+            if tensor.stored_dtype == FP8.name:
+                fp8.add(op)
             if op == "embedding":
                 rows = tensor.shape[0]
-        return cls(bytes_by_op=by_op, embedding_rows=rows, packed_by_op=packed)
+        return cls(by_op, rows, packed, frozenset(fp8))
 
     def read_by(self, op: str) -> int:
         """Bytes that an op reads in full: the head reads the embedding table where it is tied.
@@ -168,6 +174,10 @@ class StoredWeights:
             ValueError: the manifest has no tensor for this op.
         """
         return self.packed_by_op.get(self._stored_under(op), 0)
+
+    def is_fp8(self, op: str) -> bool:
+        """Whether the weights of an op are in fp8 with a scale per row."""
+        return op in self.fp8_ops
 
     def _stored_under(self, op: str) -> str:
         for name in (op, "embedding") if op == "lm_head" else (op,):

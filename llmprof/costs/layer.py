@@ -167,6 +167,7 @@ class LayerCosts:
             out_features=out,
             weight_bytes=self.stored.read_by(name),
             packed_weights=self.stored.packed_of(name),
+            fp8=self.stored.is_fp8(name),
             options=self.options,
         )
 
@@ -184,6 +185,7 @@ class LayerCosts:
             weight_bytes=self.stored.read_by(name) * share,
             packed_weights=self.stored.packed_of(name) * share,
             rows_each=rows / read,
+            fp8=self.stored.is_fp8(name),
             options=self.options,
         )
 

@@ -6,6 +6,7 @@ an op's inputs and outputs as if nothing were fused and nothing stayed in a cach
 
 from llmprof.costs.groups import group_of_op
 from llmprof.costs.options import CostOptions
+from llmprof.costs.weight_formats import fits_fp8_arithmetic
 from llmprof.schema.cost import ByteTraffic, OpCost, StepShape
 from llmprof.schema.settings import AttentionKind
 
@@ -81,11 +82,13 @@ def op_cost(
     causal: float = 0.0,
     stored: float | None = None,
     attended: float | None = None,
+    compute_dtype: str | None = None,
 ) -> OpCost:
     """One kind of op over all its calls; flash kernels skip what a causal mask or a window hides.
 
     `stored` is what standard attention computes, where that is more than `dense`; `attended` what
-    a window leaves, where that is less than `causal`.
+    a window leaves, where that is less than `causal`; `compute_dtype` that of the arithmetic, where
+    it is not that of the activations.
     """
     needed = dense if stored is None else stored
     skipping = causal if attended is None else attended
@@ -93,7 +96,7 @@ def op_cost(
         name=name,
         group=group_of_op(name),
         calls=calls,
-        compute_dtype=options.compute_dtype,
+        compute_dtype=compute_dtype or options.compute_dtype,
         flops=skipping if options.attention is AttentionKind.FLASH else needed,
         flops_dense=dense,
         flops_causal=causal,
@@ -112,14 +115,25 @@ def linear(
     options: CostOptions,
     packed_weights: float = 0,
     rows_each: float | None = None,
+    fp8: bool = False,
 ) -> OpCost:
     """A projection: `weight_bytes` are those of all calls, bias included.
 
     `packed_weights` are the weights of all calls that are stored as codes; `rows_each` the rows of
-    one product, where a call is several of them (experts).
+    one product, where a call is several of them (experts); `fp8`: the weights are in fp8 with a scale
+    per row, which may decide the dtype of the arithmetic.
     """
     flops = calls * linear_flops(rows, in_features, out_features)
     activations = calls * rows * (in_features + out_features) * options.activation_bytes
+    in_fp8 = (
+        fp8
+        and options.fp8_arithmetic
+        and fits_fp8_arithmetic(out_features, in_features)
+        and _has_many_rows(rows_each or rows, options)
+    )
+    if in_fp8:
+        activations += calls * rows * rounded_row_bytes(in_features)
+        packed_weights = 0
     return op_cost(
         name,
         calls=calls,
@@ -131,14 +145,25 @@ def linear(
         options=options,
         dense=flops,
         causal=flops,
+        compute_dtype="fp8" if in_fp8 else None,
     )
+
+
+def rounded_row_bytes(in_features: int) -> int:
+    """A row of activations in fp8 and its scale in float32, written and read back by the product."""
+    return 2 * (in_features + 4)
 
 
 def unpacked_bytes(rows: float, packed_weights: float, options: CostOptions) -> float:
     """A product of many rows writes its weights as floats and reads them back."""
-    if options.packed_rows is None or rows <= options.packed_rows:
+    if not _has_many_rows(rows, options):
         return 0.0
     return 2.0 * packed_weights * options.activation_bytes
+
+
+def _has_many_rows(rows: float, options: CostOptions) -> bool:
+    """More than are multiplied by packed weights as they are."""
+    return options.packed_rows is not None and rows > options.packed_rows
 
 
 def elementwise(

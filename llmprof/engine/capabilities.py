@@ -49,11 +49,12 @@ def _not_shared_out(config: RunConfig) -> Iterator[tuple[str, str]]:
             "have not been shown to be right",
             "Set execution.mode=eager",
         )
-    if weights.group_size == "channel":
+    if weights.group_size == "channel" or weights.quantization is Quantization.FP8:
+        setting = "quantization=fp8" if weights.group_size is None else "group_size=channel"
         yield (
-            "weights.group_size=channel is not available: the scale of a row that is cut in "
-            "pieces is another one in each",
-            "Set weights.group_size=32, 64 or 128",
+            f"weights.{setting} is not available: the scale of a row that is cut in pieces is "
+            "another one in each",
+            "Set weights.quantization=int8 and weights.group_size=32, 64 or 128",
         )
     if config.workload.arrival_rate_per_s is not None:
         yield (
@@ -78,17 +79,17 @@ def check_weights(weights: WeightsSettings, device: str) -> None:
         InputError: a setting that belongs to another format.
     """
     quantization = weights.quantization
-    if quantization is Quantization.FP8:
-        raise CapabilityError(
-            f"weights.quantization=fp8 is not available on {device}: CPUs have no fp8 arithmetic, "
-            "and this version has no fp8 kernel for GPUs",
-            remedy="Set weights.quantization=int8, which takes as many bytes",
-        )
     if quantization is Quantization.NONE and weights.group_size is not None:
         raise InputError(
             f"weights.group_size={weights.group_size} belongs to quantized weights, and "
             "weights.quantization is none",
             remedy="Set weights.quantization=int8 or int4",
+        )
+    if quantization is Quantization.FP8 and weights.group_size not in (None, "channel"):
+        raise InputError(
+            f"weights.group_size={weights.group_size} belongs to int8 and int4: fp8 weights have one "
+            "scale per output channel",
+            remedy="Leave weights.group_size out",
         )
     if quantization is Quantization.INT4 and weights.group_size == "channel":
         raise InputError(

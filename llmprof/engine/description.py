@@ -22,6 +22,7 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         head_dim=engine.model.head_dim,
         kv_access=engine.kv_access,
         packed_rows=packed_rows(engine),
+        fp8_arithmetic=fp8_arithmetic(engine),
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
         tensor_parallel=config.parallel.tensor,
@@ -37,6 +38,11 @@ def packed_rows(engine: Engine) -> int | None:
     """Rows up to which packed weights are read as they are; None where weights are floats."""
     projection = engine.decoder.layers[0].qkv
     return projection.few_rows if projection.format.packed else None
+
+
+def fp8_arithmetic(engine: Engine) -> bool:
+    """Whether products of many rows are done in fp8."""
+    return any(layer.qkv.fp8_arithmetic for layer in engine.decoder.layers)
 
 
 def describe_engine(
@@ -67,6 +73,7 @@ def describe_engine(
         kv_access=engine.kv_access,
         kv_bytes_per_token=engine.kv_bytes_per_token,
         packed_rows=packed_rows(engine),
+        fp8_arithmetic=fp8_arithmetic(engine),
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
         attention_backend=None if chosen is None else chosen.backend,

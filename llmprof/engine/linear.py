@@ -6,8 +6,9 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from llmprof.costs.weight_formats import WeightFormat
+from llmprof.costs.weight_formats import WeightFormat, fits_fp8_arithmetic
 from llmprof.engine.dtypes import DTYPE_NAMES
+from llmprof.engine.kernels.fp8_products import PRODUCT_NAME, fp8_product, multiplies_fp8
 from llmprof.engine.kernels.matmul import matmul, matmul_fits
 from llmprof.engine.kernels.matvec import matvec
 from llmprof.engine.kernels.packed import packed_kernels
@@ -28,16 +29,21 @@ class Linear:
     bias: torch.Tensor | None = None
     few_rows: int = field(init=False)
     """Up to so many rows of x our own kernel is the faster one."""
+    fp8_arithmetic: bool = field(init=False)
+    """More rows are rounded to fp8 and multiplied by W as it is."""
 
     def __post_init__(self) -> None:
         device_type = self.weight.device.type
         limit = _most_rows(self.format, self.shape, _dtype_name(self.weight), device_type)
         object.__setattr__(self, "few_rows", limit)
+        object.__setattr__(self, "fp8_arithmetic", _multiplies_fp8(self.format, self.weight))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] <= self.few_rows:
             return self._few_rows(x)
         if isinstance(self.weight, PackedWeight):
+            if self.fp8_arithmetic:
+                return fp8_product(x, self.weight.codes, self.weight.scales, self.bias)
             return _unpacked_product(x, self.weight, self.bias)
         return _many_rows(x, self.weight, self.bias)
 
@@ -93,6 +99,8 @@ class Linear:
         """The kernel that multiplies so many rows."""
         if rows <= self.few_rows:
             return _few_rows_name(self.format, self.weight.device.type)
+        if self.fp8_arithmetic:
+            return f"{PRODUCT_NAME} on {self.format.name}"
         return _many_rows_name(self.format, self.shape, self.weight.device.type, rows)
 
     def _few_rows(self, x: torch.Tensor) -> torch.Tensor:
@@ -114,6 +122,12 @@ def kernel_name(rows: int, device: str, weights: WeightFormat | None = None) -> 
     if rows <= _most_rows(weights, _USUAL_SHAPE, activations, kind):
         return _few_rows_name(weights, kind)
     return _many_rows_name(weights, _USUAL_SHAPE, kind, rows)
+
+
+def _multiplies_fp8(weights: WeightFormat, weight: torch.Tensor | PackedWeight) -> bool:
+    """Whether many rows, in bf16, are multiplied by fp8 weights as they are."""
+    fits = weights.number == "fp8" and fits_fp8_arithmetic(weight.shape[0], weight.shape[1])
+    return fits and weight.dtype is torch.bfloat16 and multiplies_fp8(weight.device)
 
 
 def _most_rows(

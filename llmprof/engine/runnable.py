@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from llmprof.architectures.checkpoint_formats import holds_fp8
 from llmprof.architectures.families import find_family
 from llmprof.architectures.gguf_types import GGML_TYPES, LOADABLE_TYPES
 from llmprof.architectures.source import ModelSource
@@ -108,7 +109,7 @@ def _reasons(source: ModelSource) -> Iterator[str]:
     yield from _rotation(model)
     if model.activation == "gelu":
         yield "the activation gelu without its approximation by tanh"
-    if model.quantization is not None:
+    if model.quantization is not None and not holds_fp8(model.quantization):
         yield f"checkpoints quantized by '{model.quantization.method}' cannot be loaded"
     for tensor in source.manifest.tensors if source.has_weights else ():
         if tensor.stored_dtype in _UNLOADABLE:

@@ -70,7 +70,7 @@ def measure_quality(
     """Run a text through the model in fp32 and in each weight format, with the kernels of decode.
 
     With `weights.quantization` set, only that format is tried beside the run's floats; otherwise
-    int8, int8 in groups, int4 in groups of 32, 64 and 128, and int4 by plain rounding.
+    fp8, int8, int8 in groups, int4 in groups of 32, 64 and 128, and int4 by plain rounding.
 
     Raises:
         InputError: no model, tokenizer or weights, or a text of fewer than two tokens.
@@ -151,6 +151,7 @@ def _trials(weights: WeightsSettings) -> Iterator[_Trial]:
     if weights.quantization is not Quantization.NONE:
         yield _Trial(weights)
         return
+    yield _Trial(packed(Quantization.FP8, "channel"))
     yield _Trial(packed(Quantization.INT8, 32))
     yield _Trial(packed(Quantization.INT8, "channel"))
     for group_size in (32, 64, 128):
@@ -179,7 +180,8 @@ def _origin(loaded: LoadedWeights, trial: _Trial) -> Origin:
         return "floats"
     if not loaded.rounded:
         return "taken_over"
-    return "searched" if trial.search else "plain"
+    searched = trial.search and trial.weights.quantization is not Quantization.FP8
+    return "searched" if searched else "plain"
 
 
 @torch.inference_mode()

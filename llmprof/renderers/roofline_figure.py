@@ -57,6 +57,7 @@ def roofline_figure(report: Report, kind: str, *, provenance: bool = True) -> by
         prepare_axes(axes, window)
         if report.roof:
             draw_roof(axes, report.roof, window)
+            _draw_other_dtypes(axes, report, report.roof, points, window)
             draw_datasheet(axes, report, window)
         for point in points:
             draw_point(axes, point)
@@ -129,6 +130,26 @@ def draw_roof(axes: "Axes", roof: Roof, window: LogWindow) -> None:
     _along_slope(axes, roof, window, read.high, slope, above=True)
     if roof.skinny_bytes_per_s:
         _draw_skinny(axes, roof, roof.skinny_bytes_per_s.point, window)
+
+
+def _draw_other_dtypes(
+    axes: "Axes",
+    report: Report,
+    roof: Roof,
+    points: Sequence[RooflinePoint],
+    window: LogWindow,
+) -> None:
+    """Flat roofs, as cached, of points that compute mostly in another dtype than the live reading's."""
+    for dtype in sorted({point.dtype for point in points} - {roof.matmul_dtype}):
+        known = [one.flops_per_s for one in report.run.ceilings.compute if one.dtype == dtype]
+        if not known:
+            continue
+        rate, end = max(known), window.high_intensity
+        start = min(rate / roof.read_bytes_per_s.point, end)
+        line = axes.plot([start, end], [rate] * 2, color=INK, linewidth=1.0, linestyle="--")
+        tag(line, "measured ceilings", f"ceiling-{one_line(dtype)}")
+        label = f"{one_line(dtype)} matmul {units.flops_per_s(rate)}"
+        axes.text(end / 1.1, rate * 1.1, label, ha="right", size=8)
 
 
 def _draw_skinny(axes: "Axes", roof: Roof, bytes_per_s: float, window: LogWindow) -> None:

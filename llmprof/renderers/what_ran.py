@@ -69,7 +69,7 @@ def workload_fact(report: Report) -> str:
 def execution_fact(report: Report) -> str:
     settings, engine = report.run.settings, report.run.engine
     words = [
-        f"{engine.compute_dtype} arithmetic",
+        f"{engine.compute_dtype} arithmetic{' (fp8 for many rows)' if engine.fp8_arithmetic else ''}",
         f"{settings.attention.kind.value} attention",
         settings.execution.mode.value,
     ]

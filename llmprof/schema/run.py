@@ -273,6 +273,8 @@ class EngineDescription(Record):
     packed_rows: NonNegativeInt | None = None
     """Products of at most so many rows read packed weights as they are; those of more rows unpack
     them to floats first. Null for float weights."""
+    fp8_arithmetic: bool = False
+    """Products of more rows with fp8 weights are done in fp8 arithmetic, their rows rounded to it."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of a mixture of experts, as its tokens were really routed."""
     row_buckets: tuple[PositiveInt, ...] = ()

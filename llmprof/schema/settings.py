@@ -128,7 +128,7 @@ class WeightsSettings(Setting):
     quantization: Quantization = Quantization.NONE
     group_size: Literal[32, 64, 128, "channel"] | None = None
     """Adjacent weights of a row that share one scale; `channel` for one scale per output channel
-    (int8 only). Null for groups of 32."""
+    (int8 only). Null for groups of 32; fp8 always has one scale per output channel."""
     symmetric: bool = False
     """int4 only: codes around zero, without the minimum that every group has otherwise."""
 

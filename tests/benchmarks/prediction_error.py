@@ -173,7 +173,7 @@ def _on_paper(record: RunRecord, settings: RunConfig) -> Prediction:
     assert record.model is not None, "the engine's runs have one"
     assert record.weights is not None, "the engine's runs have them"
     ceilings = cached_ceilings(record.environment, record.environment.device)
-    target = paper_target(record.model, record.weights, settings, record.environment)
+    target = paper_target(record.model, record.weights, settings, record.ceilings)
     return predict_on_paper(target, ceilings)
 
 

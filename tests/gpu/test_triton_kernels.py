@@ -47,6 +47,25 @@ def test_products_with_packed_weights(fmt: WeightFormat, rows: int) -> None:
     torch.testing.assert_close(y, expected, rtol=0, atol=2**-7 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_in_fp8_arithmetic(bias: bool) -> None:
+    """Rows rounded to fp8, sums in float32: against the same rows on the CPU, and against exact ones."""
+    from llmprof.engine.kernels.fp8_products import multiplies_fp8
+
+    if torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this GPU has no fp8 arithmetic")
+    assert multiplies_fp8(torch.device(DEVICE)), "this build of torch refuses row-wise scales"
+    packed, weights = random_packed(WeightFormat("fp8"), 1008, 1120, torch.bfloat16)
+    x, added = torch.randn(100, 1120).bfloat16(), torch.randn(1008).bfloat16()
+    scale = x.double().abs().amax(1, keepdim=True) / 448
+    rounded = (x.double() / scale).float().to(torch.float8_e4m3fn).double() * scale
+    product = Linear(moved(packed), added.to(DEVICE) if bias else None)
+    assert product.fp8_arithmetic
+    y = product(x.to(DEVICE)).cpu().double()
+    expected = rounded @ torch.from_numpy(weights).T + (added.double() if bias else 0)
+    torch.testing.assert_close(y, expected, rtol=0, atol=2**-6 * float(expected.abs().max()))
+
+
 @pytest.mark.parametrize("stored", ["same", "int8", "fp8"])
 @pytest.mark.parametrize("head_dim", [64, 80, 128, 256])
 def test_decoding_tokens(stored: str, head_dim: int) -> None:
@@ -162,6 +181,7 @@ def test_products_added_to_the_residual_stream(rows: int, packed_weight: bool) -
         {"kv_cache": {"layout": "paged", "dtype": "int8"}},
         {"weights": {"quantization": "int8"}},
         {"weights": {"quantization": "int4"}},
+        {"weights": {"quantization": "fp8"}},
         {"execution": {"mode": "cuda_graph"}},
     ],
     ids=str,

@@ -20,7 +20,7 @@ from llmprof.engine.kernels.native import NativeKernel, compile_kernel, cpu_feat
 _MOST_ROWS_OF_VECTORS: Final = 16
 _FEW_OUTPUTS: Final = 16
 """Rows of W below which no nest can work on whole blocks."""
-_TILES_FROM_ROWS: Final = {"bf16": 1, "int8": 3, "int8 in groups": 4, "int4": 3}
+_TILES_FROM_ROWS: Final = {"bf16": 1, "fp8": 3, "int8": 3, "int8 in groups": 4, "int4": 3}
 """Rows of x from which tiles (AMX) beat vectors. One Sapphire Rapids core, weights in its cache, 10^9
 weights per second with vectors / tiles at 1, 2, 4, 8 and 16 rows: bf16 25/31, 18/29, 12/29, 7/29,
 4/22; int8 26/19, 21/18, 13/17, 7/15, 4/13; int8 in groups of 32 20/13, 16/12, 12/12, 7/12, 4/11;
@@ -81,7 +81,7 @@ def matvec(
         scales: None for floats.
         minimums: of an asymmetric format.
         bias: [out_features], of the dtype of x.
-        number: fp32, bf16, fp16, int8 or int4: what `codes` holds.
+        number: fp32, bf16, fp16, fp8, int8 or int4: what `codes` holds.
         group_size: of weights that share a scale; 0 where a row has one, or none.
 
     Returns:

@@ -15,7 +15,7 @@ from llmprof.engine.kernels.vector_ir import (
     VectorCode,
     index_constant,
 )
-from llmprof.engine.kernels.weight_decoders import LINE_BYTES, BlockDecoder
+from llmprof.engine.kernels.weight_decoders import LINE_BYTES, ROW_FACTORS, BlockDecoder
 
 CODES, SCALES, MINIMUMS, X, Y, BIAS, OUT_FEATURES, NUM_ARGUMENTS = range(8)
 """Slots of the kernel's arguments: addresses, and the number of W's rows."""
@@ -95,8 +95,9 @@ def write_outputs(
         lanes = ir.Constant(code.vector_of(I32), [lane % block for lane in range(code.lanes)])
         return builder.shuffle_vector(loaded, loaded, lanes)
 
-    if variant.weights.number == "int8" and variant.weights.group_size is None:
-        totals = code.mul(totals, of_each_row(body.pointer(SCALES, F32), "fp32"))
+    if variant.weights.packed and variant.weights.group_size is None:
+        scales = of_each_row(body.pointer(SCALES, F32), "fp32")
+        totals = code.mul(totals, code.mul(scales, code.splat(ROW_FACTORS[variant.weights.number])))
     if variant.has_bias:
         totals = code.add(totals, of_each_row(body.pointer(BIAS, element), variant.activations))
     narrow = code.narrow(totals, variant.activations)

@@ -48,7 +48,7 @@ def tiles_fit(variant: MatvecVariant) -> bool:
         tiles_available()
         and variant.rows <= MOST_ROWS
         and variant.activations == "bf16"
-        and variant.weights.number in ("bf16", "int8", "int4")
+        and variant.weights.number in ("bf16", "fp8", "int8", "int4")
         and variant.in_features % STEP_COLUMNS == 0
         and not variant.few_outputs
     )

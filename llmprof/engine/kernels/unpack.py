@@ -16,7 +16,7 @@ from llmprof.engine.kernels.vector_ir import (
     VectorCode,
     index_constant,
 )
-from llmprof.engine.kernels.weight_decoders import make_decoder
+from llmprof.engine.kernels.weight_decoders import ROW_FACTORS, make_decoder
 
 _CODES, _SCALES, _MINIMUMS, _IDS, _FIRST, _COUNT, _OUT, _NUM_ARGUMENTS = range(8)
 
@@ -41,7 +41,7 @@ def unpack_rows_(
         minimums: of an asymmetric format.
         ids: [rows], int64, each below the matrix's rows: which ones; None for adjacent ones.
         first: of the adjacent ones.
-        number: int8 or int4.
+        number: fp8, int8 or int4.
         group_size: 0 where a row has one scale.
     """
     rows, in_features = out.shape
@@ -87,7 +87,7 @@ def _unpack(
         else:
             source = builder.add(first, row.index)
         decoder.begin(source)
-        scale = _row_scale(body, source) if not fmt.group_size else None
+        scale = None if fmt.group_size else _row_scale(body, fmt.number, source)
         target = builder.gep(out, [builder.mul(row.index, width)])
         step = decoder.smallest_step
         whole = in_features // step * step
@@ -102,5 +102,6 @@ def _unpack(
                     part.store(weights, target, at, dtype)
 
 
-def _row_scale(body: KernelBody, row: ir.Value) -> ir.Value:
-    return body.builder.load(body.builder.gep(body.pointer(_SCALES, F32), [row]))
+def _row_scale(body: KernelBody, number: str, row: ir.Value) -> ir.Value:
+    stored = body.builder.load(body.builder.gep(body.pointer(_SCALES, F32), [row]))
+    return body.builder.fmul(stored, ir.Constant(F32, ROW_FACTORS[number]))

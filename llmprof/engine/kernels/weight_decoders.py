@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 from llvmlite import ir
 
 from llmprof.costs.weight_formats import PACKED_TOGETHER, WeightFormat
+from llmprof.engine.kernels.fp8 import FP16_SCALE, load_fp8
 from llmprof.engine.kernels.native import KernelBody, cpu_features
 from llmprof.engine.kernels.vector_ir import (
     F16,
@@ -18,6 +19,10 @@ from llmprof.engine.kernels.vector_ir import (
 )
 
 LINE_BYTES: Final = 64
+ELEMENTS: Final[dict[str, Any]] = {**STORED_TYPES, "fp8": I8}
+"""Of a pointer to plain numbers."""
+ROW_FACTORS: Final = {"int8": 1.0, "fp8": FP16_SCALE}
+"""What a row of codes is to be multiplied by beside its scale; other numbers have no scale of a row."""
 _TABLE_LOOKUP: Final = "llvm.x86.avx512.permvar.sf.512"
 """Picks lanes of a 16-entry table by the low 4 bits of each index (VPERMPS)."""
 
@@ -42,16 +47,16 @@ class BlockDecoder(Protocol):
 
 
 class PlainDecoder:
-    """Floats, and int8 whose scale is applied to whole rows afterwards."""
+    """Floats, and codes whose scale is applied to whole rows afterwards, with their `ROW_FACTORS`."""
 
     def __init__(self, body: KernelBody, number: str, in_features: int, slot: int) -> None:
         """`slot` holds the address of the weights."""
-        element = STORED_TYPES[number]
+        element = ELEMENTS[number]
         self._body = body
         self._number = number
         self._in_features = in_features
         self._weights = body.pointer(slot, element)
-        self._item_bytes = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}[number]
+        self._item_bytes = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "fp8": 1}[number]
         self.row_bytes = in_features * self._item_bytes
         self.step = max(2 * LANES, LINE_BYTES // self._item_bytes)
         self.smallest_step = LANES
@@ -76,10 +81,10 @@ class PlainDecoder:
     def vectors(self, row: int, index: Any, count: int, code: VectorCode) -> Sequence[Any]:
         builder = self._body.builder
         start = builder.add(index, index_constant(row * self._in_features))
-        return [
-            code.load(self._first, builder.add(start, index_constant(by)), self._number)
-            for by in range(0, count, code.lanes)
-        ]
+        places = [builder.add(start, index_constant(by)) for by in range(0, count, code.lanes)]
+        if self._number == "fp8":
+            return [load_fp8(code, self._first, place) for place in places]
+        return [code.load(self._first, place, self._number) for place in places]
 
 
 class GroupScales:

@@ -23,7 +23,7 @@ class PackedWeight:
     """Of the floats that it stands for."""
     in_features: int
     codes: torch.Tensor
-    """int8: [out, in]. int4: uint8 [out, in / 2], where byte i of 16 holds code i of 32 in its low
+    """int8 or float8_e4m3fn: [out, in]. int4: uint8 [out, in / 2], where byte i of 16 holds code i of 32 in its low
     and code i + 16 in its high half (the order of GGUF's Q4_0 and Q4_1)."""
     scales: torch.Tensor
     """fp16 [out, groups], or fp32 [out] where a row has one."""
@@ -44,7 +44,8 @@ class PackedWeight:
         if fmt.number == "int4":
             codes = allocate((out_features, in_features // 2), dtype=torch.uint8)
         else:
-            codes = allocate((out_features, in_features), dtype=torch.int8)
+            dtype_of_codes = torch.float8_e4m3fn if fmt.number == "fp8" else torch.int8
+            codes = allocate((out_features, in_features), dtype=dtype_of_codes)
         scales = (
             allocate(groups, dtype=torch.float16)
             if fmt.group_size

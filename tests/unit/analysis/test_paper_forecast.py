@@ -1,5 +1,5 @@
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
-from llmprof.schema.cost import Phase
+from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.prediction import Tier
 from llmprof.schema.settings import RunConfig
@@ -10,7 +10,7 @@ from tests.smollm2 import a_manifest, a_model
 def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     ceilings = device_ceilings(30e9, 1.2e12)
     config = RunConfig.model_validate({"model": "smollm2-135m", "workload": {"prompt_tokens": 64}})
-    target = paper_target(a_model(), a_manifest(), config, ceilings.environment)
+    target = paper_target(a_model(), a_manifest(), config, ceilings)
     found = predict_on_paper(target, ceilings)
     assert found.tier is Tier.A
     decode = next(one for one in found.phases if one.phase is Phase.DECODE)
@@ -36,9 +36,32 @@ def test_a_graph_pays_its_own_fixed_cost() -> None:
                 "execution": {"mode": mode},
             }
         )
-        target = paper_target(a_model(), a_manifest(), config, ceilings.environment)
+        target = paper_target(a_model(), a_manifest(), config, ceilings)
         for phase in predict_on_paper(target, ceilings).phases:
             part = next(one for one in phase.parts if one.part is Part.FIXED_COST)
             costs[mode, phase.phase] = part.predicted_s
     assert costs["cuda_graph", Phase.DECODE] == costs["eager", Phase.DECODE] / 4 > 0
     assert costs["cuda_graph", Phase.PREFILL] == costs["eager", Phase.PREFILL]
+
+
+def test_fp8_weights_are_multiplied_in_fp8_where_that_has_a_ceiling() -> None:
+    """30 layers of 2 x 64 x (576 x 960 + 576 x 576 + 3 x 576 x 1536) FLOP, twice as fast in fp8."""
+    settings = {"quantization": "fp8", "dtype": "bf16"}
+    config = RunConfig.model_validate(
+        {"model": "smollm2-135m", "weights": settings, "workload": {"prompt_tokens": 64}}
+    )
+    without = device_ceilings(30e9, 1.2e12)
+    fp8 = without.compute[0].model_copy(update={"dtype": "fp8", "flops_per_s": 2.4e12})
+    ceilings = without.model_copy(update={"compute": (*without.compute, fp8)})
+    flops = 30 * 2 * 64 * (576 * 960 + 576 * 576 + 3 * 576 * 1536)
+    by_dtype = {}
+    for known in (without, ceilings):
+        target = paper_target(a_model(), a_manifest(), config, known)
+        cost = target.cost(Phase.PREFILL)
+        by_dtype[known is ceilings] = sum(op.flops for op in cost.ops if op.compute_dtype == "fp8")
+        assert predict_on_paper(target, known).phases
+        copied = cost.of_groups(OpGroup.DOWN_PROJECTION).traffic.copies
+        assert bool(copied) is (known is without)
+        decode = target.cost(Phase.DECODE)
+        assert {op.compute_dtype for op in decode.ops} == {"bf16"}
+    assert by_dtype == {False: 0, True: flops}

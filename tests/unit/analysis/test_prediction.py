@@ -264,7 +264,6 @@ def test_parts_sum_to_the_predicted_step() -> None:
         ("parallel.tensor=2", CapabilityError, "measured, not predicted"),
         ("batching.policy=continuous", CapabilityError, "fixed work"),
         ("workload.prompt_tokens=9000", InputError, "positions"),
-        ("weights.quantization=fp8", CapabilityError, "fp8"),
         ("model=llama-3.2-1b", InputError, "another model"),
         ("device=cuda:0", InputError, "another device"),
     ],

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from llmprof.ceilings import matmul
+from llmprof.ceilings import matmul_kernels as matmul_kernels_module
 from llmprof.ceilings.matmul import (
     best_contenders,
     flops,
@@ -164,3 +165,15 @@ def test_float32_is_full_unless_tf32_is_meant() -> None:
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_fp8_is_measured_as_the_engine_multiplies_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [one.name for one in matmul_kernels("fp8", "cpu")] == ["torch._scaled_mm"]
+    monkeypatch.setattr(matmul_kernels_module, "multiplies_fp8", lambda device: True)
+    products = {one.name: one.prepare((32, 48, 64))() for one in matmul_kernels("fp8", "cpu")}
+    assert set(products) == {"torch._scaled_mm", "torch._scaled_mm by rows"}
+    one, by_rows = products.values()
+    assert isinstance(one, torch.Tensor)
+    assert isinstance(by_rows, torch.Tensor)
+    assert one.shape == (32, 48)
+    assert torch.equal(one, by_rows)  # scales of one, and the same numbers

@@ -5,9 +5,10 @@ import pytest
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.costs.options import CostOptions
 from llmprof.costs.step import step_cost
+from llmprof.costs.weight_layout import laid_out
 from llmprof.schema.cost import OpCost, OpGroup, Phase, SequenceShape, StepCost, StepShape
 from llmprof.schema.model import ModelConfig
-from llmprof.schema.settings import AttentionKind, KvLayout
+from llmprof.schema.settings import AttentionKind, KvLayout, Quantization, WeightsSettings
 from tests.published import LLAMA_3_1_8B, PUBLISHED, Published, decoder
 
 STANDARD = CostOptions(attention=AttentionKind.STANDARD)
@@ -226,6 +227,36 @@ def test_packed_weights_are_copied_out_for_products_of_many_rows_alone() -> None
     assert many.traffic.copies == sum(
         op(many, name).traffic.copies for name in ("qkv_projection", "lm_head")
     )
+
+
+def test_many_rows_times_fp8_weights_in_fp8_arithmetic() -> None:
+    """Two layers: rows of 64 numbers in fp8 with a scale, written and read back; nothing unpacked."""
+    model = decoder("wide", 2, 64, 96, 2, 1, 10, context=128)
+    weights = laid_out(model, WeightsSettings(quantization=Quantization.FP8), "bf16")
+    plain = CostOptions(packed_rows=16)
+    options = CostOptions(packed_rows=16, fp8_arithmetic=True)
+    few, unpacking = (step_cost(model, weights, decode_batch(n, 3), plain) for n in (16, 17))
+    assert step_cost(model, weights, decode_batch(16, 3), options) == few
+    many = step_cost(model, weights, decode_batch(17, 3), options)
+    qkv, before = op(many, "qkv_projection"), op(unpacking, "qkv_projection")
+    assert (qkv.compute_dtype, before.compute_dtype) == ("fp8", "bf16")
+    assert (qkv.traffic.copies, before.traffic.copies) == (0, 2 * (128 * 64) * 2 * 2)
+    assert qkv.traffic.activations - before.traffic.activations == 2 * 17 * (64 + 4) * 2
+    assert (qkv.flops, qkv.traffic.weights) == (before.flops, 2 * 128 * (64 + 4))
+    in_fp8 = {one.name for one in many.ops if one.compute_dtype == "fp8"}
+    projections = {"qkv_projection", "output_projection", "gate_up_projection", "down_projection"}
+    assert in_fp8 == projections  # the head is in int8, and unpacked
+    assert op(many, "lm_head").traffic.copies == 10 * 64 * 2 * 2
+
+
+def test_shapes_that_tensor_cores_do_not_take_in_fp8_are_unpacked() -> None:
+    model = decoder("narrow", 1, 64, 72, 2, 1, 10, context=128)
+    weights = laid_out(model, WeightsSettings(quantization=Quantization.FP8), "bf16")
+    options = CostOptions(packed_rows=16, fp8_arithmetic=True)
+    many = step_cost(model, weights, decode_batch(17, 3), options)
+    down = op(many, "down_projection")
+    assert (down.compute_dtype, down.traffic.copies) == ("bf16", 64 * 72 * 2 * 2)
+    assert op(many, "gate_up_projection").compute_dtype == "fp8"
 
 
 def test_calls_are_layers_or_one_and_names_are_unique() -> None:

@@ -51,6 +51,14 @@ def test_int4_keeps_embedding_and_head_in_int8() -> None:
     assert tensors["embed_tokens"] == tensors["lm_head"] == ("int8_g32", 10 * 2 * (32 + 2))
 
 
+def test_fp8_has_a_scale_per_row_and_keeps_embedding_and_head_in_int8() -> None:
+    tensors = stored(MODEL, Quantization.FP8)
+    assert tensors["q_proj"] == ("fp8", 64 * (64 + 4))
+    assert tensors["down_proj"] == ("fp8", 64 * (96 + 4))
+    assert tensors["embed_tokens"] == tensors["lm_head"] == ("int8_g32", 10 * 2 * (32 + 2))
+    assert tensors["input_layernorm"] == ("bf16", 128)
+
+
 def test_groups_are_as_large_as_asked_for_and_of_32_by_default() -> None:
     assert stored(MODEL, Quantization.INT8)["q_proj"] == ("int8_g32", 64 * 2 * (32 + 2))
     assert stored(MODEL, Quantization.INT4, 64)["gate_proj"] == ("int4_g64_asym", 96 * (32 + 4))
@@ -63,8 +71,3 @@ def test_a_matrix_that_cannot_be_packed_is_refused_by_name() -> None:
     odd = decoder("odd", 1, 40, 96, 2, 1, 10, context=64)
     with pytest.raises(CapabilityError, match="embed_tokens"):
         stored(odd, Quantization.INT4)
-
-
-def test_fp8_has_no_layout() -> None:
-    with pytest.raises(CapabilityError, match="fp8"):
-        stored(MODEL, Quantization.FP8)

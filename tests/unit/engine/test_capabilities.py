@@ -71,9 +71,11 @@ def test_packed_weights_are_read_where_a_kernel_runs(
         check_weights(weights, "cuda:0")
 
 
-def test_fp8_weights_are_refused_with_the_reason() -> None:
-    with pytest.raises(CapabilityError, match="CPUs have no fp8 arithmetic"):
-        check_weights(WeightsSettings(quantization=Quantization.FP8), "cpu")
+def test_fp8_weights_have_a_scale_per_channel_and_nothing_else() -> None:
+    check_weights(WeightsSettings(quantization=Quantization.FP8), "cpu")
+    check_weights(WeightsSettings(quantization=Quantization.FP8, group_size="channel"), "cpu")
+    with pytest.raises(InputError, match="fp8 weights have one scale per output channel"):
+        check_weights(WeightsSettings(quantization=Quantization.FP8, group_size=32), "cpu")
 
 
 @pytest.mark.parametrize("backend", ["varlen", "flashinfer"])

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from llmprof.engine import admission, loading
+from llmprof.engine import admission, linear, loading
 from llmprof.engine.attention import chunk_kernels, decode_kernels
 from llmprof.engine.engine import Engine
 from llmprof.engine.kernels import packed, pointwise
@@ -153,6 +153,7 @@ def test_standard_attention(layout: str) -> None:
         {"quantization": "int8", "group_size": "channel"},
         {"quantization": "int4", "group_size": 64},
         {"quantization": "int4", "symmetric": True},
+        {"quantization": "fp8"},
     ],
 )
 def test_packed_weights(weights: Mapping[str, object]) -> None:
@@ -170,6 +171,21 @@ def test_packed_weights(weights: Mapping[str, object]) -> None:
         "triton_matvec_add_": 4,
         "triton_unpack_rows_": 1,
     }
+
+
+def test_fp8_weights_where_the_gpu_multiplies_in_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt of 3 x 40 rows: each of 8 products rounds its rows; the table and the head are int8."""
+    monkeypatch.setattr(linear, "multiplies_fp8", lambda device: device.type == "meta")
+    prefill, decode = steps(weights={"quantization": "fp8"})
+    assert prefill == {
+        **BETWEEN_PRODUCTS,
+        "triton_kv_append_": 2,
+        "triton_quantize_rows": 8,
+        "triton_matvec": 1,
+        "triton_unpack_rows_": 1,
+    }
+    assert "triton_quantize_rows" not in decode
+    assert decode["triton_matvec"] + decode["triton_matvec_add_"] == 9
 
 
 def launches(model: ModelConfig, **groups: Mapping[str, object]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import flop_registry
 
+from llmprof.engine.kernels.fp8_products import scaled_product
 from llmprof.instruments.flop_formulas import formula_table, looks_like_matrix_work
 from llmprof.instruments.op_recorder import OpRecorder
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
@@ -105,6 +106,13 @@ def test_int8_products() -> None:
     rows, scales = torch.ones(3, 32, dtype=torch.bfloat16), torch.ones(24, dtype=torch.bfloat16)
     packed = torch.ones(24, 32, dtype=torch.int8)
     assert flops(lambda: torch._weight_int8pack_mm(rows, packed, scales)) == 2 * 3 * 32 * 24
+
+
+def test_products_in_fp8_have_a_formula() -> None:
+    rows, codes = (torch.randn(n, 64).to(torch.float8_e4m3fn) for n in (40, 32))
+    scales, bias = torch.ones(32), torch.zeros(32).bfloat16()
+    count = flops(lambda: scaled_product(rows, torch.ones(40, 1), codes, scales, bias))
+    assert count == 2 * 40 * 32 * 64
 
 
 def test_int4_product() -> None:

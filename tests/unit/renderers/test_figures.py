@@ -51,6 +51,17 @@ def test_roofline_says_its_numbers() -> None:
         assert expected in labels
 
 
+def test_a_point_in_another_dtype_has_the_flat_roof_of_that_dtype() -> None:
+    report = a_report()
+    fp8 = report.run.ceilings.compute[0].model_copy(update={"dtype": "fp8", "flops_per_s": 2.4e12})
+    ceilings = report.run.ceilings.model_copy(update={"compute": (fp8,)})
+    points = tuple(point.model_copy(update={"dtype": "fp8"}) for point in report.points)
+    run = report.run.model_copy(update={"ceilings": ceilings})
+    changed = report.model_copy(update={"run": run, "points": points})
+    assert "fp8 matmul 2.40 TFLOP/s" in texts(roofline_figure(changed, "svg"))
+    assert not [text for text in texts(roofline_figure(report, "svg")) if "fp8" in text]
+
+
 def test_slope_of_the_roof_is_one_decade_per_decade() -> None:
     """The drawn line through one decade of intensity rises by one decade of FLOP/s."""
     svg = roofline_figure(a_report(), "svg").decode()

@@ -87,9 +87,7 @@ def targets(ceilings: Ceilings) -> dict[str, Target]:
     for cell in cells(DEVICE):
         config = load_settings(MODEL, {**base_settings(DEVICE), **cell.changes}, [])
         with suppress(CapabilityError):
-            found[cell.name] = paper_target(
-                source.config, source.manifest, config, ceilings.environment
-            )
+            found[cell.name] = paper_target(source.config, source.manifest, config, ceilings)
     return found
 
 

@@ -13,7 +13,7 @@ from llmprof.engine.kernels.triton.gpu import on_device_of
 
 
 @triton.jit
-def _fp8_codes(numbers):  # type: ignore[no-untyped-def]
+def fp8_codes(numbers):  # type: ignore[no-untyped-def]
     """float32 to float8_e4m3fn as uint8, to the nearest, ties to even; too large ones become 448.
 
     By bits, since only GPUs from compute capability 8.9 on convert themselves.
@@ -63,7 +63,7 @@ def _append(  # type: ignore[no-untyped-def]
         tl.store(scales + vector, step)
         tl.store(target, whole.to(tl.int8), inside)
     elif is_fp8:
-        tl.store(target, _fp8_codes(numbers.to(tl.float32)), inside)
+        tl.store(target, fp8_codes(numbers.to(tl.float32)), inside)
     else:
         tl.store(target, numbers, inside)
 

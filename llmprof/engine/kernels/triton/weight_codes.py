@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 UNIT_BYTES = 16
-"""Of codes that one thread loads at once: 32 codes of int4, 16 of int8."""
+"""Of codes that one thread loads at once: 32 codes of int4, 16 of int8 or fp8."""
 
 
 @triton.jit
@@ -48,3 +48,9 @@ def fp8_numbers(stored, native: tl.constexpr):  # type: ignore[no-untyped-def]
         numbers = half.to(tl.float16, bitcast=True).to(tl.float32) * 256.0
         numbers = tl.where((bits & 0x7F) == 0x7F, float("nan"), numbers)
     return numbers
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def byte_codes(stored, is_fp8: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
+    """int8, or with `is_fp8` float8_e4m3fn (see `fp8_numbers`), given as uint8; float32, exact."""
+    return fp8_numbers(stored, native_fp8) if is_fp8 else int8_codes(stored)

@@ -11,11 +11,11 @@ import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.add_splits import add_splits, add_splits_to_
-from llmprof.engine.kernels.triton.gpu import multiprocessors, on_device_of
+from llmprof.engine.kernels.triton.gpu import converts_fp8, multiprocessors, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
+    byte_codes,
     high_codes,
-    int8_codes,
     low_codes,
 )
 from llmprof.engine.kernels.triton.weight_plan import plan_matvec
@@ -45,6 +45,8 @@ def _multiply_one_row(  # type: ignore[no-untyped-def]
     groups,
     units_per_split,
     is_int4: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
     zero: tl.constexpr,
     has_minimums: tl.constexpr,
     has_bias: tl.constexpr,
@@ -75,7 +77,7 @@ def _multiply_one_row(  # type: ignore[no-untyped-def]
             given = low + high
         else:
             given = tl.load(x + place, place < in_features, other=0.0).to(tl.float32)
-            sums = tl.sum(int8_codes(stored) * given, axis=2)
+            sums = tl.sum(byte_codes(stored, is_fp8, native_fp8) * given, axis=2)
         if units_per_group > 0:
             sums *= _scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
         if has_minimums:
@@ -130,6 +132,8 @@ def _multiply_by_dots(  # type: ignore[no-untyped-def]
     groups,
     units_per_split,
     is_int4: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
     zero: tl.constexpr,
     has_minimums: tl.constexpr,
     has_bias: tl.constexpr,
@@ -188,7 +192,7 @@ def _multiply_by_dots(  # type: ignore[no-untyped-def]
                 units * 16,
             )
         else:
-            numbers = int8_codes(stored)
+            numbers = byte_codes(stored, is_fp8, native_fp8)
             total += _weights_times(
                 numbers,
                 x,
@@ -242,7 +246,7 @@ def triton_matvec(
         scales: as in `PackedWeight`.
         minimums: of an asymmetric format.
         bias: [out_features], of the dtype of x.
-        number: int8 or int4: what `codes` holds.
+        number: fp8, int8 or int4: what `codes` holds.
         group_size: of weights that share a scale; 0 where a row has one.
 
     Returns:
@@ -305,6 +309,8 @@ def _product(
             scales.shape[1] if group_size else 1,
             units_per_split,
             is_int4=number == "int4",
+            is_fp8=number == "fp8",
+            native_fp8=converts_fp8(x.device),
             zero=8 if number == "int4" and minimums is None else 0,
             has_minimums=minimums is not None,
             has_bias=bias is not None and whole,

@@ -8,11 +8,11 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
-from llmprof.engine.kernels.triton.gpu import on_device_of
+from llmprof.engine.kernels.triton.gpu import converts_fp8, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
+    byte_codes,
     high_codes,
-    int8_codes,
     low_codes,
 )
 
@@ -33,6 +33,8 @@ def _unpack(  # type: ignore[no-untyped-def]
     row_bytes,
     groups,
     is_int4: tl.constexpr,
+    is_fp8: tl.constexpr,
+    native_fp8: tl.constexpr,
     zero: tl.constexpr,
     has_minimums: tl.constexpr,
     by_id: tl.constexpr,
@@ -64,7 +66,7 @@ def _unpack(  # type: ignore[no-untyped-def]
         tl.store(target + place, low.to(out.dtype.element_ty), inside)
         tl.store(target + place + 16, high.to(out.dtype.element_ty), inside)
     else:
-        numbers = int8_codes(stored) * scale
+        numbers = byte_codes(stored, is_fp8, native_fp8) * scale
         tl.store(target + place, numbers.to(out.dtype.element_ty), inside)
 
 
@@ -97,6 +99,8 @@ def triton_unpack_rows_(
             row_bytes,
             scales.shape[1] if group_size else 1,
             is_int4=number == "int4",
+            is_fp8=number == "fp8",
+            native_fp8=converts_fp8(out.device),
             zero=8 if number == "int4" and minimums is None else 0,
             has_minimums=minimums is not None,
             by_id=ids is not None,

@@ -49,7 +49,13 @@ def compiled(
 ) -> Compiled:
     from triton.runtime.jit import JITFunction
 
-    from llmprof.engine.kernels.triton import attention_chunk, attention_decode, weight_matvec
+    from llmprof.engine.kernels.triton import (
+        attention_chunk,
+        attention_decode,
+        quantize_rows,
+        weight_matvec,
+        weight_unpack,
+    )
 
     found, run = Compiled(), JITFunction.run
 
@@ -60,7 +66,13 @@ def compiled(
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(JITFunction, "run", compile_only)
-    for module in (attention_decode, attention_chunk):
+    for module in (
+        attention_decode,
+        attention_chunk,
+        quantize_rows,
+        weight_matvec,
+        weight_unpack,
+    ):
         native = request.param == HOPPER
         monkeypatch.setattr(module, "converts_fp8", lambda device, native=native: native)
     monkeypatch.setattr(attention_decode, "multiprocessors", lambda device: 132)
@@ -78,12 +90,20 @@ WIDE_LOAD = r"ld\.global\S*\.v4\.b32"
 WIDE_COPY = r"cp\.async\.cg\.shared\.global"
 
 
-@pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
-def test_weights(compiled: Compiled) -> None:
+@pytest.mark.parametrize(
+    ("compiled", "formats"),
+    [
+        (HOPPER, (WeightFormat("int8"), WeightFormat("int4", 32, symmetric=False))),
+        (HOPPER, (WeightFormat("fp8"),)),
+        (AMPERE, (WeightFormat("fp8"),)),
+    ],
+    indirect=["compiled"],
+)
+def test_weights(compiled: Compiled, formats: tuple[WeightFormat, ...]) -> None:
     from llmprof.engine.kernels.triton.weight_matvec import triton_matvec, triton_matvec_add_
     from llmprof.engine.kernels.triton.weight_unpack import triton_unpack_rows_
 
-    for fmt in (WeightFormat("int8"), WeightFormat("int4", 32, symmetric=False)):
+    for fmt in formats:
         packed = PackedWeight.empty(fmt, torch.bfloat16, 1024, 1024, torch.empty)
         stored = packed.codes, packed.scales, packed.minimums
         number, group_size = fmt.number, fmt.group_size or 0
@@ -97,6 +117,18 @@ def test_weights(compiled: Compiled) -> None:
         triton_unpack_rows_(x.new_empty(64, 1024), *stored, None, 0, number, group_size)
         assert in_one_piece(compiled.ptx["_unpack"], WIDE_LOAD) >= 1
     assert "_add" in compiled.ptx  # 32 programs for 132 multiprocessors: the sums are split
+
+
+@pytest.mark.parametrize("compiled", [AMPERE, HOPPER], indirect=True)
+def test_activations_in_fp8(compiled: Compiled, request: pytest.FixtureRequest) -> None:
+    """Hopper converts two numbers with one instruction; Ampere has none."""
+    from llmprof.engine.kernels.triton.quantize_rows import triton_quantize_rows
+
+    triton_quantize_rows(torch.empty(64, 14336, dtype=torch.bfloat16))
+    ptx = compiled.ptx["_quantize"]
+    hopper = request.node.callspec.params["compiled"] == HOPPER
+    assert ("e4m3x2" in ptx) is hopper
+    assert in_one_piece(ptx, WIDE_LOAD) >= 2
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from llmprof.engine.linear import Linear
 from llmprof.engine.quantization import rounding
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.quantization.rounding import quantize_into
+from tests.packed_weights import e4m3
 
 INT4 = [WeightFormat("int4", size, symmetric) for size in (32, 128) for symmetric in (True, False)]
 
@@ -41,6 +42,29 @@ def test_int8_is_within_half_a_step_of_the_largest_weight(group_size: int | None
     spread = steps.repeat_interleave(group_size or 192, dim=1)[:, :192]
     # half a step, and what a scale in fp16 moves the largest weight by
     assert ((found - weights).abs() <= spread * (0.5 + 127 * 2**-11)).all()
+
+
+def test_fp8_is_within_a_sixteenth_of_each_weight() -> None:
+    """Three bits of mantissa: half a step is at most 1/16; below 2^-6 of the scale, 2^-10 of it."""
+    weights = normal(40, 192)
+    weights[3] = 0
+    packed, found = quantized(weights, WeightFormat("fp8"))
+    scales = weights.abs().amax(1) / 448
+    torch.testing.assert_close(packed.scales, scales, rtol=1e-6, atol=0)
+    assert packed.codes.dtype is torch.float8_e4m3fn
+    assert packed.codes.float().abs().amax(1).tolist() == [
+        448.0 if row != 3 else 0.0 for row in range(40)
+    ]
+    allowed = torch.maximum(weights.abs() / 16, scales[:, None] * 2**-10)
+    assert ((found - weights).abs() <= allowed * (1 + 1e-5)).all()
+
+
+def test_fp8_numbers_come_back_exactly_and_in_every_row() -> None:
+    drawn = np.random.default_rng(1).integers(0x7F, size=(6, 256))
+    numbers = e4m3(drawn | np.random.default_rng(2).integers(2, size=(6, 256)) << 7)
+    numbers[:, 7] = 448
+    weights = torch.from_numpy(numbers * 2.0 ** -np.arange(6)[:, None]).float()
+    assert torch.equal(quantized(weights, WeightFormat("fp8"))[1], weights)
 
 
 @pytest.mark.parametrize("fmt", INT4, ids=lambda fmt: fmt.name)
