@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from llmprof.schema.run import RunRecord
     from llmprof.schema.settings import RunConfig
 
-_RUN_MARK: Final = b'"llmprof.run/'
-_HEAD_BYTES: Final = 256
-
 
 def predict(
     base: Annotated[
@@ -89,13 +86,13 @@ def _as_run(base: str) -> "RunRecord | None":
     """The run that is meant; None where it is a model or a settings file."""
     from llmprof.store.runs import find_run, find_run_file
 
-    if base.startswith("@"):
+    if base.startswith("@") or base == "-":
         return find_run(base)
     if is_settings_file(base):
         return None
     path = Path(base)
-    if path.suffix == ".json":
-        return find_run(base) if _is_run_file(path) else None
+    if path.suffix.lower() == ".json":
+        return _of_json(base)
     if path.exists():
         return None
     try:
@@ -105,12 +102,17 @@ def _as_run(base: str) -> "RunRecord | None":
     return find_run(base)
 
 
-def _is_run_file(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return _RUN_MARK in file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+def _of_json(base: str) -> "RunRecord | None":
+    """A run file, or None for the config.json of a model.
+
+    Raises:
+        InputError: another document of llmprof, with what to do with it.
+    """
+    from llmprof.store.document_kinds import kind_of_file
+    from llmprof.store.runs import find_run
+
+    kind = kind_of_file(Path(base))
+    return None if kind is None else find_run(base)
 
 
 def _from_run(record: "RunRecord", sets: list[str], ceilings: "Ceilings | None") -> "Prediction":

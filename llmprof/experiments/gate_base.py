@@ -22,7 +22,7 @@ def settings_at_ref(path: Path, ref: str, sets: Sequence[str]) -> RunConfig:
     if shown.returncode:
         known = _git(path, ref, "rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}")
         lines = shown.stderr.decode("utf-8", "replace").strip().splitlines() or ["git failed"]
-        why = lines[-1].removeprefix("fatal: ")
+        why = lines[-1].removeprefix("fatal: ").rstrip(".")
         remedy = _remedy(why, ref_is_known=not known.returncode)
         raise InputError(f"cannot read {path} at {ref}: {why}", remedy=remedy)
     try:
