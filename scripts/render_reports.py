@@ -108,12 +108,28 @@ def _plan(path: Path, question: str) -> Shown:
     )
 
 
+def _prediction(path: Path, question: str) -> Shown:
+    from llmprof.renderers.prediction_documents import prediction_html
+    from llmprof.renderers.prediction_words import headline
+    from llmprof.schema.prediction import Prediction
+
+    prediction, _ = read_document(path, Prediction)
+    return Shown(
+        page=prediction_html(prediction, question=question),
+        headline=headline(prediction),
+        on=f"paper ({prediction.device})",
+        command=shlex.join(prediction.argv) or "llmprof predict",
+        how="predicted",
+    )
+
+
 KINDS: dict[str, Callable[[Path, str], Shown]] = {
     ".run.json": _run,
     ".sweep.json": _sweep,
     ".compare.json": _comparison,
     ".gate.json": _gate,
     ".plan.json": _plan,
+    ".predict.json": _prediction,
 }
 
 

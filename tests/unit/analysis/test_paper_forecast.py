@@ -1,3 +1,4 @@
+from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import Part
@@ -11,7 +12,7 @@ def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     ceilings = device_ceilings(30e9, 1.2e12)
     config = RunConfig.model_validate({"model": "smollm2-135m", "workload": {"prompt_tokens": 64}})
     target = paper_target(a_model(), a_manifest(), config, ceilings.environment)
-    found = predict_on_paper(target, ceilings)
+    found = predict_on_paper(target, PaperDevice.of_ceilings(ceilings))
     assert found.tier is Tier.A
     decode = next(one for one in found.phases if one.phase is Phase.DECODE)
     least_s = 269e6 / 30e9
@@ -37,7 +38,7 @@ def test_a_graph_pays_its_own_fixed_cost() -> None:
             }
         )
         target = paper_target(a_model(), a_manifest(), config, ceilings.environment)
-        for phase in predict_on_paper(target, ceilings).phases:
+        for phase in predict_on_paper(target, PaperDevice.of_ceilings(ceilings)).phases:
             part = next(one for one in phase.parts if one.part is Part.FIXED_COST)
             costs[mode, phase.phase] = part.predicted_s
     assert costs["cuda_graph", Phase.DECODE] == costs["eager", Phase.DECODE] / 4 > 0
