@@ -73,10 +73,10 @@ class PaperDevice:
         dtypes = sorted({op.compute_dtype for op in cost.ops if op.flops})
         missing = [dtype for dtype in dtypes if dtype not in sheet.flops_per_s]
         if missing:
-            stated = ", ".join(one for one in sheet.flops_per_s if one in _FLOATS)
+            stated = " or ".join(one for one in _FLOATS if one in sheet.flops_per_s)
             raise InputError(
                 f"the datasheet of {sheet.name} states no {', '.join(missing)} rate",
-                remedy=f"It states {stated}: set weights.dtype"
+                remedy=f"Set weights.dtype={stated}, which it states"
                 if stated
                 else "Measure it there: llmprof ceilings --json, then --device-ceilings FILE",
             )

@@ -50,8 +50,8 @@ def prediction_roofline_figure(prediction: Prediction, kind: str) -> bytes:
         figure, axes = empty_plot()
         window = _window(placed)
         prepare_axes(axes, window)
-        for place, dashed in _roofs(placed):
-            _draw_roof(axes, place, dashed=dashed)
+        for index, (place, dashed) in enumerate(_roofs(placed)):
+            _draw_roof(axes, place, dashed=dashed, labelled=not index)
         for phase in placed:
             _draw_phase(axes, phase, window)
         if not placed:
@@ -104,7 +104,8 @@ def _roofs(phases: Sequence[PhasePrediction]) -> list[tuple[StepPlace, bool]]:
     return list(found.values())
 
 
-def _draw_roof(axes: "Axes", place: StepPlace, *, dashed: bool) -> None:
+def _draw_roof(axes: "Axes", place: StepPlace, *, dashed: bool, labelled: bool) -> None:
+    """Phases whose rounds had other readings have lines of their own, and one label is enough."""
     read, matmul = place.read_bytes_per_s, place.matmul_flops_per_s
     low, high = axes.get_xlim()
     xs = [low, min(max(matmul / read, low), high), high]
@@ -116,7 +117,7 @@ def _draw_roof(axes: "Axes", place: StepPlace, *, dashed: bool) -> None:
         linewidth=1.0 if dashed else 1.8,
         linestyle="--" if dashed else "-",
     )
-    if not dashed:
+    if labelled:
         label = (
             f"{one_line(place.matmul_dtype)} {units.flops_per_s(matmul)}, "
             f"read {units.bytes_per_s(read)}"
