@@ -117,7 +117,7 @@ def _prediction(path: Path, question: str) -> Shown:
     return Shown(
         page=prediction_html(prediction, question=question),
         headline=headline(prediction),
-        on=f"paper ({prediction.device})",
+        on=prediction.device,
         command=shlex.join(prediction.argv) or "llmprof predict",
         how="predicted",
     )
