@@ -193,8 +193,8 @@ def _write(path: Path, data: bytes) -> Path:
 _TOP = (
     "# Reports, each with the question that it answers",
     "",
-    "Every page is rendered from the document beside it, without a device, by `make reports`; plans say "
-    "what fits on paper, all others were measured.",
+    "Every page is rendered from the document beside it, without a device, by `make reports`; plans and "
+    "predictions were made on paper, all others were measured.",
 )
 _END = ("",)
 
