@@ -101,7 +101,10 @@ def of_group(group: str, targets: dict[str, Target]) -> list[Target]:
 
 def seconds_of(target: Target, ceilings: Ceilings) -> float:
     """Of a cell whose weights are there."""
-    forecast = {one.phase: one.step_s.point for one in predict_on_paper(target, PaperDevice.of_ceilings(ceilings)).phases}
+    forecast = {
+        one.phase: one.step_s.point
+        for one in predict_on_paper(target, PaperDevice.of_ceilings(ceilings)).phases
+    }
     eager = target.settings.execution.mode.value == "eager"
     counts = {phase: sum(shape.phase is phase for shape in target.shapes) for phase in Phase}
     round_s = sum(
