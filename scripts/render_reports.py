@@ -108,12 +108,28 @@ def _plan(path: Path, question: str) -> Shown:
     )
 
 
+def _prediction(path: Path, question: str) -> Shown:
+    from llmprof.renderers.prediction_documents import prediction_html
+    from llmprof.renderers.prediction_words import headline
+    from llmprof.schema.prediction import Prediction
+
+    prediction, _ = read_document(path, Prediction)
+    return Shown(
+        page=prediction_html(prediction, question=question),
+        headline=headline(prediction),
+        on=prediction.device,
+        command=shlex.join(prediction.argv) or "llmprof predict",
+        how="predicted",
+    )
+
+
 KINDS: dict[str, Callable[[Path, str], Shown]] = {
     ".run.json": _run,
     ".sweep.json": _sweep,
     ".compare.json": _comparison,
     ".gate.json": _gate,
     ".plan.json": _plan,
+    ".predict.json": _prediction,
 }
 
 
@@ -177,8 +193,8 @@ def _write(path: Path, data: bytes) -> Path:
 _TOP = (
     "# Reports, each with the question that it answers",
     "",
-    "Every page is rendered from the document beside it, without a device, by `make reports`; plans say "
-    "what fits on paper, all others were measured.",
+    "Every page is rendered from the document beside it, without a device, by `make reports`; plans and "
+    "predictions were made on paper, all others were measured.",
 )
 _END = ("",)
 

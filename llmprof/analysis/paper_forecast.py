@@ -3,33 +3,26 @@
 from typing import Final
 
 from llmprof.analysis.cached_roofs import attention_s, host_s, product_s
-from llmprof.analysis.device_rates import rates_of
 from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.group_forecast import Forecast, Setting
 from llmprof.analysis.limits import SATURATED, UNSATURATED
 from llmprof.analysis.naive import bare_roofline_s
-from llmprof.analysis.op_roof import last_level_cache_bytes
+from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.phase_forecast import (
     group_records,
     largest_limit,
     part_records,
+    place_of,
     tokens_of,
 )
 from llmprof.analysis.prediction import capacity_caveats, largest_fitting
-from llmprof.analysis.prediction_target import (
-    Target,
-    available_on,
-    capacity_of,
-    make_target,
-    multiplies_fp8,
-    packed_rows,
-)
+from llmprof.analysis.prediction_target import Target, capacity_of, make_target
 from llmprof.analysis.spans import Span, added, ratio_of
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
 from llmprof.costs.weight_layout import float_dtype, laid_out
 from llmprof.schema.ceilings import Ceilings
-from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.prediction import (
     KernelBenchmarks,
@@ -39,25 +32,36 @@ from llmprof.schema.prediction import (
     Tier,
 )
 from llmprof.schema.settings import RunConfig, WeightDtype
-from llmprof.units import percent
+from llmprof.units import number_of, percent, seconds
 
 _ASSUMPTIONS: Final = (
     f"kernels without a measured roof reach {percent(SATURATED)} of the device's, at worst "
     f"{percent(UNSATURATED)}: nobody has run this model here",
     "ops between the matrix products take the fixed cost of an op and their bytes at the read ceiling",
 )
+_LONGEST_START_S: Final = 5e-6
+"""Of one kernel from an eager host, as of what GPUs of the last years need: assumed, and only a bound."""
+_FROM_A_DATASHEET: Final = (
+    "the roofs are the vendor's peaks, which no kernel reaches whole; measured ceilings make a better "
+    "forecast",
+    f"starting an op costs nothing, or at most {seconds(_LONGEST_START_S)}: no datasheet states it, and "
+    "of a small model at a small batch it is most of a step",
+    "all of the device's memory is free: a driver keeps some, and llmprof plan keeps a tenth back",
+)
 
 
 def paper_target(
-    model: ModelConfig, stored: WeightManifest, settings: RunConfig, ceilings: Ceilings
+    model: ModelConfig, stored: WeightManifest, settings: RunConfig, device: PaperDevice
 ) -> Target:
     """A model as found, as the engine would keep it; packed files become bf16, as they do there.
+
+    Without an `environment` the device has every kernel of the engine.
 
     Raises:
         InputError: more tokens than the model has positions.
         CapabilityError: settings whose steps cannot be predicted.
     """
-    environment, dtype = ceilings.environment, settings.weights.dtype.value
+    dtype = settings.weights.dtype.value
     if settings.weights.dtype is WeightDtype.AS_STORED:
         dtype = float_dtype(stored)
     return make_target(
@@ -65,54 +69,52 @@ def paper_target(
         model,
         laid_out(model, settings.weights, dtype),
         dtype,
-        decode_kernel=environment.gpu is None or "triton" in environment.versions,
-        packed_rows=packed_rows(environment),
-        fp8_arithmetic=multiplies_fp8(ceilings),
+        decode_kernel=device.has_decode_kernel,
+        packed_rows=device.packed_rows,
+        fp8_arithmetic=device.multiplies_fp8,
     )
 
 
-def predict_on_paper(target: Target, ceilings: Ceilings) -> Prediction:
-    """A model that was never run on a device whose ceilings are known.
+def predict_on_paper(target: Target, device: PaperDevice) -> Prediction:
+    """A model that was never run, on a device that is known by its ceilings or its datasheet.
 
     Raises:
-        InputError: ceilings without a read or a matmul of the model's dtype.
+        InputError: nothing is known of reading, or of matmuls in the model's dtype.
     """
-    capacity = capacity_of(target, available_on(ceilings.environment))
+    capacity = capacity_of(target, device.available_bytes)
     fitting = largest_fitting(target, capacity)
     phases = (
-        ()
-        if fitting is None
-        else tuple(_phase(fitting, ceilings, phase) for phase in fitting.phases)
+        () if fitting is None else tuple(_phase(fitting, device, phase) for phase in fitting.phases)
     )
     return Prediction(
         tier=Tier.A,
         base=target.model.name,
-        device=ceilings.environment.device_name,
+        device=device.name,
         changes=(),
         settings=(fitting or target).settings,
         capacity=capacity,
         phases=phases,
         benchmarks=KernelBenchmarks(),
-        assumptions=_ASSUMPTIONS,
+        assumptions=_ASSUMPTIONS if device.sheet is None else (*_ASSUMPTIONS, *_FROM_A_DATASHEET),
         caveats=tuple(capacity_caveats(target, capacity)),
     )
 
 
-def _phase(target: Target, ceilings: Ceilings, phase: Phase) -> PhasePrediction:
+def _phase(target: Target, device: PaperDevice, phase: Phase) -> PhasePrediction:
     cost = target.cost(phase)
     work = StepWork(
         cost=cost,
         fixed_cost=GroupFixedCost.of(
-            ceilings.fixed_cost, None, in_graph=in_graph(target.settings, phase)
+            device.fixed_cost, None, in_graph=in_graph(target.settings, phase)
         ),
-        cache_bytes=last_level_cache_bytes(ceilings.environment, ceilings.bandwidth),
+        cache_bytes=device.cache_bytes,
     )
-    setting = Setting(target, work, rates_of(ceilings, cost))
+    setting = Setting(target, work, device.rates(cost))
     groups = {
-        group: _group(group, setting, ceilings)
+        group: _group(group, setting, device.ceilings)
         for group in dict.fromkeys(op.group for op in cost.ops)
     }
-    host = _host(target, ceilings, phase)
+    host = _starts(cost) if device.ceilings is None else _host(target, device.ceilings, phase)
     step = added([*(one.span for one in groups.values()), host.span])
     split = forecast_split(setting, groups, step.point, host.span.point, None)
     forecast = StepForecast(step, groups, host, split)
@@ -132,13 +134,14 @@ def _phase(target: Target, ceilings: Ceilings, phase: Phase) -> PhasePrediction:
         naive=NaiveForecasts(
             byte_ratio_step_s=None, roofline_step_s=bare_roofline_s(cost, setting.rates)
         ),
+        place=place_of(cost, setting.rates, work.cache_bytes),
     )
 
 
-def _group(group: OpGroup, setting: Setting, ceilings: Ceilings) -> Forecast:
+def _group(group: OpGroup, setting: Setting, ceilings: Ceilings | None) -> Forecast:
     fixed_s, link_s = setting.work.fixed_cost_s(group), setting.link_s(group)
     roof_s = fixed_s + link_s
-    known = _kernel_s(group, setting, ceilings)
+    known = None if ceilings is None else _kernel_s(group, setting, ceilings)
     if known is not None:
         point = max(known, roof_s)
         return Forecast(
@@ -162,6 +165,16 @@ def _kernel_s(group: OpGroup, setting: Setting, ceilings: Ceilings) -> float | N
     if group in PROJECTIONS:
         return product_s(ceilings, target, group, cost)
     return attention_s(ceilings, target, cost) if group is OpGroup.ATTENTION else None
+
+
+def _starts(cost: StepCost) -> Forecast:
+    """What starting the ops may add; a host that runs ahead of the device hides it."""
+    ops = sum(op.calls for op in cost.ops)
+    return Forecast(
+        Span(0.0, 0.0, ops * _LONGEST_START_S),
+        f"starting {number_of(ops, 'op')}: left out, at most {seconds(_LONGEST_START_S)} each",
+        is_measured=False,
+    )
 
 
 def _host(target: Target, ceilings: Ceilings, phase: Phase) -> Forecast:

@@ -1,5 +1,6 @@
 """One phase of a prediction: the forecast of its step as a record."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -7,8 +8,9 @@ from llmprof.analysis.cached_roofs import cached_benchmarks
 from llmprof.analysis.device_rates import rates_of
 from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.naive import naive_forecasts
-from llmprof.analysis.op_roof import last_level_cache_bytes
+from llmprof.analysis.op_roof import last_level_cache_bytes, roof_bytes
 from llmprof.analysis.prediction_target import Target
+from llmprof.analysis.rates import Rates
 from llmprof.analysis.spans import ratio_of
 from llmprof.analysis.step_forecast import Basis, SplitCase, StepForecast, forecast_step
 from llmprof.analysis.step_split import GroupSplit
@@ -20,6 +22,7 @@ from llmprof.schema.prediction import (
     KernelBenchmarks,
     PartPrediction,
     PhasePrediction,
+    StepPlace,
     Tier,
 )
 from llmprof.schema.run import RunRecord
@@ -75,6 +78,12 @@ def predict_phase(
             basis.other_rates or one.rates,
             base_step_s=step_s.point,
         ),
+        base_place=place_of(one.work.cost, one.rates, one.work.cache_bytes),
+        place=place_of(
+            cost,
+            basis.other_rates or one.rates,
+            one.work.cache_bytes if elsewhere is None else basis.other_cache_bytes,
+        ),
     )
 
 
@@ -107,6 +116,24 @@ def _basis(
     )
 
 
+def place_of(cost: StepCost, rates: Rates, cache_bytes: int | None) -> StepPlace | None:
+    """On the roofline; None for a step that need not move anything."""
+    required = roof_bytes(cost.ops, cache_bytes)
+    flops: dict[str, float] = defaultdict(float)
+    for op in cost.ops:
+        flops[op.compute_dtype] += op.flops
+    if not required:
+        return None
+    dtype = max(flops, key=lambda one: flops[one])
+    return StepPlace(
+        flops=sum(flops.values()),
+        bytes_required=required,
+        read_bytes_per_s=rates.read_bytes_per_s,
+        matmul_flops_per_s=rates.flops_per_s(dtype),
+        matmul_dtype=dtype,
+    )
+
+
 def tokens_of(cost: StepCost, phase: Phase) -> int:
     """What a step is worth: its prompt tokens, or one for each sequence."""
     return cost.shape.new_tokens if phase is Phase.PREFILL else cost.shape.num_sequences
@@ -130,12 +157,14 @@ def group_records(
             base_s=before[group].time_s if group in before else None,
             predicted_s=found.span.interval(),
             basis=found.basis,
+            is_measured=found.is_measured,
         )
     yield GroupPrediction(
         group=None,
         base_s=host_s,
         predicted_s=forecast.host.span.interval(),
         basis=forecast.host.basis,
+        is_measured=forecast.host.is_measured,
     )
 
 

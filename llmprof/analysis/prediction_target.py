@@ -100,14 +100,15 @@ def target_of_run(
         dtype,
         decode_kernel=own_kernel,
         packed_rows=(None if ceilings else record.engine.packed_rows)
-        or packed_rows(there.environment),
+        or packed_rows_of(there.environment),
         fp8_arithmetic=record.engine.fp8_arithmetic if fp8_ran else multiplies_fp8(there),
     )
 
 
-def packed_rows(environment: Environment) -> int:
-    """Rows up to which packed weights are read as they are."""
-    return PACKED_ROWS if environment.gpu is None else _PACKED_ROWS_GPU
+def packed_rows_of(environment: Environment | None) -> int:
+    """Rows up to which packed weights are read as they are; without an `environment`, on a GPU."""
+    on_cpu = environment is not None and environment.gpu is None
+    return PACKED_ROWS if on_cpu else _PACKED_ROWS_GPU
 
 
 def multiplies_fp8(ceilings: Ceilings) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from llmprof.errors import InputError
 
 _MAX_FILE_BYTES: Final = 64 * 2**20
+_AGAIN: Final = "It was cut off or damaged: download or write it again"
 
 
 def read_json_object(path: Path) -> dict[str, object]:
@@ -37,7 +38,9 @@ def parse_json_object(text: bytes, where: str) -> dict[str, object]:
     try:
         value = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not valid JSON: {error}") from error
+        if not text.strip():
+            raise InputError(f"{where} is empty", remedy=_AGAIN) from error
+        raise InputError(f"{where} is not valid JSON: {error}", remedy=_AGAIN) from error
     if not isinstance(value, dict):
         raise InputError(f"{where} holds a JSON {type(value).__name__}, expected an object")
     return value

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -20,6 +21,9 @@ from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import WeightSource, WeightsSettings
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_FAMILY: Final = re.compile(r"[-.\d]")
+_MOST_NEAR: Final = 3
+_ONE_TYPO: Final = 0.95
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _FILE_SUFFIXES: Final = (*_PICKLES, ".gguf", ".safetensors", ".json", ".yaml", ".yml")
 
@@ -90,7 +94,13 @@ def _from_path(path: Path, weights: WeightSource) -> ModelSource:
         return _from_gguf(path, weights, name=_text(path.stem))
     if suffix == ".json":
         name = _text(path.resolve().parent.name if path.name == "config.json" else path.stem)
-        return _from_config(parse_config(read_json_object(path), name=name, where=str(path)))
+        tree = read_json_object(path)
+        if "model_type" not in tree:
+            raise InputError(
+                f"{path} is no config.json of a model: the field 'model_type' is missing",
+                remedy="Give the config.json of a checkpoint, its folder, or a GGUF file",
+            )
+        return _from_config(parse_config(tree, name=name, where=str(path)))
     if suffix in _PICKLES:
         raise CapabilityError(
             f"{path} is a pickle, which could run code when it is read, and is refused",
@@ -158,9 +168,22 @@ def _not_found(model: str) -> InputError:
     path = Path(model)
     if path.suffix.lower() in _FILE_SUFFIXES or model.startswith((".", "/", "~")):
         return InputError(f"there is no file or folder '{model}'")
-    names = [*preset_names(), INSTALLED_MODEL]
-    near = difflib.get_close_matches(model.lower(), names, n=1)
     return InputError(
         f"'{model}' is no file, folder, hub id (owner/name) or preset",
-        remedy=f"Did you mean '{near[0]}'?" if near else f"Presets: {', '.join(names)}",
+        remedy=_nearest([*preset_names(), INSTALLED_MODEL], model.lower()),
     )
+
+
+def _nearest(names: Sequence[str], wanted: str) -> str:
+    """Those that begin so, else the likeliest misspelled, else how the presets are called."""
+    begin_so = [name for name in names if len(wanted) > 1 and name.startswith(wanted)]
+    near = (
+        begin_so
+        or difflib.get_close_matches(wanted, names, n=1, cutoff=_ONE_TYPO)
+        or difflib.get_close_matches(wanted, names, n=_MOST_NEAR)
+    )
+    if near:
+        *others, last = [f"'{name}'" for name in near]
+        return f"Did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+    families = dict.fromkeys(_FAMILY.split(name)[0] for name in names)
+    return f"Presets begin with {', '.join(families)}: such a beginning lists them"

@@ -278,6 +278,11 @@ def _checked(candidate: str, baseline: str | None, settings: str | None) -> "Gat
     from llmprof.store.noise_floors import launch_floors
 
     names = [_names(candidate), [] if baseline is None else _names(baseline)]
+    if settings is not None and not is_settings_file(settings):
+        raise InputError(
+            f"--settings {settings} is no settings file",
+            remedy="Give a .yaml file, such as sample_configs/gate.yaml",
+        )
     own: RunConfig | None = None if settings is None else load_settings(settings, {}, [])
     with damage_explained([*names[0], *names[1]]):
         cand, base = ([_report(name) for name in side] for side in names)

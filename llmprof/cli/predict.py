@@ -1,11 +1,15 @@
 """`llmprof predict`: what other settings or another device would give, before anything is measured."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llmprof.cli import options, streams
+from llmprof.cli.quantities import size_bytes
+from llmprof.devices.search import datasheet_named
 from llmprof.errors import InputError
 from llmprof.store.settings_file import changed_settings, is_settings_file, load_settings
 
@@ -16,8 +20,17 @@ if TYPE_CHECKING:
     from llmprof.schema.run import RunRecord
     from llmprof.schema.settings import RunConfig
 
-_RUN_MARK: Final = b'"llmprof.run/'
-_HEAD_BYTES: Final = 256
+
+Outputs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the prediction; the suffix picks the format (.html .md .json .png .svg .pdf).",
+        show_default=False,
+    ),
+]
 
 
 def predict(
@@ -44,10 +57,30 @@ def predict(
         typer.Option(
             "--device-ceilings",
             metavar="FILE",
-            help="Ceilings of another device: what `llmprof ceilings --json` printed there.",
+            help="Ceilings of another device: what `llmprof ceilings --json` printed there; - is stdin.",
             show_default=False,
         ),
     ] = None,
+    device_name: Annotated[
+        str | None,
+        typer.Option(
+            "--device-name",
+            metavar="NAME",
+            help='Of a model: a device of the datasheet table, "H100 SXM", L4, "RTX 4090".',
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Memory of that device where the datasheet's is not meant: 24GB, 80GiB.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Outputs = None,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -59,27 +92,62 @@ def predict(
 
     For example:
 
-      llmprof predict @last --set weights.quantization=int4
+      llmprof predict @last --set weights.quantization=int4 -o int4.html
 
       llmprof predict @last --set workload.batch=16 --device-ceilings h100.json
 
-      llmprof predict llama-3.1-8b --set workload.prompt_tokens=8192 --on cpu
+      llmprof predict llama-3.1-8b --device-name "H100 SXM" --set workload.batch=16
     """
+    outputs = [Path(path) for path in output or []]
+    _check(outputs, force=force)
+    _one_device(on, device_ceilings, device_name, memory)
     record = _as_run(base)
     if record is not None:
+        if device_name is not None:
+            raise InputError(
+                f"--device-name needs a model, and '{base}' is a run: a datasheet knows nothing of "
+                "its kernels",
+                remedy=f"Predict from the model: llmprof predict {record.settings.model} "
+                f'--device-name "{device_name}"; or give --device-ceilings FILE',
+            )
         document = _from_run(record, sets or [], _ceilings(on, device_ceilings, quiet=quiet))
     else:
-        settings = load_settings(base, {}, sets or [])
-        source = _source(base, settings)
-        if on is None and device_ceilings is None:
-            raise InputError(
-                f"'{base}' is no saved run, and a model alone has no device",
-                remedy="Add --on cpu (or cuda:N), or --device-ceilings FILE",
-            )
-        document = _from_model(source, settings, _ceilings(on, device_ceilings, quiet=quiet))
+        document = _from_model(base, sets or [], on, device_ceilings, device_name, memory, quiet)
+    document = document.model_copy(update={"argv": ("llmprof", *sys.argv[1:])})
+    _tell(document, outputs, json=json)
+
+
+def _check(outputs: Sequence[Path], *, force: bool) -> None:
+    """Find a wrong format or an unwritable file before anything is worked out."""
+    from llmprof.renderers.prediction_documents import check_prediction_suffix
+    from llmprof.store.outputs import check_writable
+
+    for path in outputs:
+        check_prediction_suffix(path.suffix)
+        check_writable(path, force=force)
+
+
+def _one_device(on: str | None, file: Path | None, name: str | None, memory: str | None) -> None:
+    given = {"--on": on, "--device-ceilings": file, "--device-name": name}
+    told = [option for option, value in given.items() if value is not None]
+    if len(told) > 1:
+        raise InputError(f"{' and '.join(told)} name two devices", remedy="Give one of them")
+    if memory is not None and name is None:
+        raise InputError(
+            "--memory is that of a device from the datasheet table", remedy="Add --device-name NAME"
+        )
+
+
+def _tell(document: "Prediction", outputs: Sequence[Path], *, json: bool) -> None:
+    from llmprof.store.outputs import write_atomic
+
+    for path in outputs:
+        from llmprof.renderers.prediction_documents import render_prediction_file
+
+        write_atomic(path, render_prediction_file(document, path.suffix))
     if json:
         streams.print_json(document)
-    else:
+    elif not outputs:
         from llmprof.renderers.prediction_text import render_prediction
 
         render_prediction(document, streams.result_console())
@@ -89,13 +157,13 @@ def _as_run(base: str) -> "RunRecord | None":
     """The run that is meant; None where it is a model or a settings file."""
     from llmprof.store.runs import find_run, find_run_file
 
-    if base.startswith("@"):
+    if base.startswith("@") or base == "-":
         return find_run(base)
     if is_settings_file(base):
         return None
     path = Path(base)
-    if path.suffix == ".json":
-        return find_run(base) if _is_run_file(path) else None
+    if path.suffix.lower() == ".json":
+        return _of_json(base)
     if path.exists():
         return None
     try:
@@ -105,12 +173,17 @@ def _as_run(base: str) -> "RunRecord | None":
     return find_run(base)
 
 
-def _is_run_file(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return _RUN_MARK in file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+def _of_json(base: str) -> "RunRecord | None":
+    """A run file, or None for the config.json of a model.
+
+    Raises:
+        InputError: another document of llmprof, with what to do with it.
+    """
+    from llmprof.store.document_kinds import kind_of_file
+    from llmprof.store.runs import find_run
+
+    kind = kind_of_file(Path(base))
+    return None if kind is None else find_run(base)
 
 
 def _from_run(record: "RunRecord", sets: list[str], ceilings: "Ceilings | None") -> "Prediction":
@@ -142,18 +215,34 @@ def _source(base: str, settings: "RunConfig") -> "ModelSource":
 
 
 def _from_model(
-    source: "ModelSource", settings: "RunConfig", ceilings: "Ceilings | None"
+    base: str,
+    sets: Sequence[str],
+    on: str | None,
+    file: Path | None,
+    name: str | None,
+    memory: str | None,
+    quiet: bool,
 ) -> "Prediction":
+    from llmprof.analysis.paper_device import PaperDevice
     from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 
-    assert ceilings is not None, "asked for before"
-    target = paper_target(source.config, source.manifest, settings, ceilings)
-    return predict_on_paper(target, ceilings)
+    settings = load_settings(base, {}, sets)
+    source = _source(base, settings)
+    if name is not None:
+        sheet = datasheet_named(name)
+        device = PaperDevice.of_datasheet(sheet, size_bytes("--memory", memory) if memory else None)
+    else:
+        ceilings = _ceilings(on, file, quiet=quiet)
+        if ceilings is None:
+            raise InputError(
+                f"'{base}' is no saved run, and a model alone has no device",
+                remedy='Add --device-name "H100 SXM", --on cpu (or cuda:N), or --device-ceilings FILE',
+            )
+        device = PaperDevice.of_ceilings(ceilings)
+    return predict_on_paper(paper_target(source.config, source.manifest, settings, device), device)
 
 
 def _ceilings(on: str | None, file: Path | None, *, quiet: bool) -> "Ceilings | None":
-    if on is not None and file is not None:
-        raise InputError("--on and --device-ceilings name two devices", remedy="Give one of them")
     if file is not None:
         from llmprof.schema.ceilings import Ceilings
         from llmprof.store.documents import read_document

@@ -22,8 +22,8 @@ def settings_at_ref(path: Path, ref: str, sets: Sequence[str]) -> RunConfig:
     if shown.returncode:
         known = _git(path, ref, "rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}")
         lines = shown.stderr.decode("utf-8", "replace").strip().splitlines() or ["git failed"]
-        why = lines[-1].removeprefix("fatal: ")
-        remedy = _remedy(why, ref_is_known=not known.returncode)
+        why = lines[-1].removeprefix("fatal: ").rstrip(".")
+        remedy = _remedy(why, ref, ref_is_known=not known.returncode)
         raise InputError(f"cannot read {path} at {ref}: {why}", remedy=remedy)
     try:
         text = shown.stdout.decode("utf-8-sig")
@@ -49,7 +49,7 @@ def _git(path: Path, ref: str, *words: str) -> subprocess.CompletedProcess[bytes
         raise InputError(f"cannot read {path} at {ref}: git does not run here") from error
 
 
-def _remedy(why: str, *, ref_is_known: bool) -> str:
+def _remedy(why: str, ref: str, *, ref_is_known: bool) -> str:
     """What to do about what git said."""
     if "not a git repository" in why:
         return (
@@ -58,4 +58,10 @@ def _remedy(why: str, *, ref_is_known: bool) -> str:
         )
     if ref_is_known:
         return "That commit has no such file: name one that has it, or give --base CONFIG"
-    return "In CI, fetch the base first: git fetch --depth 1 origin main"
+    # A shallow clone of one branch has no rule of where another one goes: it must be told.
+    remote, slash, branch = ref.partition("/")
+    where = (remote, branch) if slash and branch else ("origin", "main")
+    return (
+        "In CI, fetch the base first: git fetch --depth 1 "
+        f"{where[0]} {where[1]}:refs/remotes/{where[0]}/{where[1]}"
+    )

@@ -1,6 +1,6 @@
 """The ledger of each phase as a stacked bar, with what is hidden behind it hatched below."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from llmprof import units
@@ -45,7 +45,7 @@ def ledger_figure(report: Report, kind: str) -> bytes:
         for row, ledger in enumerate(report.ledgers):
             _draw_parts(axes, ledger, row)
             _draw_hidden(axes, ledger, row)
-        _draw_legend(figure, report.ledgers)
+        draw_legend(figure, {part.part for one in report.ledgers for part in one.parts})
         return figure_bytes(figure, kind)
 
 
@@ -164,10 +164,11 @@ def _hidden_label(term: HiddenTerm) -> str:
     return f"{one_line(term.name)} {units.seconds(term.time_s)} under {one_line(term.under)}"
 
 
-def _draw_legend(figure: "Figure", ledgers: Sequence[Ledger]) -> None:
+def draw_legend(figure: "Figure", drawn: Collection[Part]) -> None:
+    """Colour, hatch and name of every part that was drawn, in the order of the ledger."""
     from matplotlib.patches import Patch
 
-    present = [part for part in Part if any(p.part is part for led in ledgers for p in led.parts)]
+    present = [part for part in Part if part in drawn]
     handles = [
         Patch(
             facecolor=PART_COLORS[part],

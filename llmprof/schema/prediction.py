@@ -76,12 +76,25 @@ class GroupPrediction(Record):
     predicted_s: Interval
     basis: str
     """How it was worked out, in words."""
+    is_measured: bool = True
+    """Whether every kernel in it has a roof that was measured."""
 
 
 class PartPrediction(Record):
     part: Part
     base_s: float | None
     predicted_s: float
+
+
+class StepPlace(Record):
+    """A step on the roofline: what it computes and must move, and the ceilings above it."""
+
+    flops: NonNegativeFloat
+    bytes_required: PositiveFloat
+    read_bytes_per_s: PositiveFloat
+    matmul_flops_per_s: PositiveFloat
+    matmul_dtype: str
+    """Of most of the FLOPs."""
 
 
 class NaiveForecasts(Record):
@@ -110,6 +123,9 @@ class PhasePrediction(Record):
     groups: tuple[GroupPrediction, ...]
     parts: tuple[PartPrediction, ...]
     naive: NaiveForecasts
+    base_place: StepPlace | None = None
+    """Null without a base, and in older files."""
+    place: StepPlace | None = None
 
 
 class Capacity(Record):
@@ -142,3 +158,5 @@ class Prediction(Record):
     benchmarks: KernelBenchmarks
     assumptions: tuple[str, ...]
     caveats: tuple[Caveat, ...] = ()
+    argv: tuple[str, ...] = ()
+    """The command that made it; empty where it is a part of a measurement, which has its own."""

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -11,11 +12,12 @@ from pydantic import ValidationError
 from llmprof.errors import InputError
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.record import Record
+from llmprof.store.document_kinds import instead_of, what_it_is
 from llmprof.store.key_path import KeyPath, dotted
 from llmprof.store.outputs import write_atomic
 
 MAX_FILE_BYTES: Final = 2**29
-_SCHEMA: Final = re.compile(r"llmprof\.([a-z]+)/([0-9]{1,6})")
+_SCHEMA: Final = re.compile(r"llmprof\.([a-z-]+)/([0-9]{1,6})")
 _RAW_CONTROL: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 """Those that JSON lets stand as they are."""
 _CONTROL: Final = re.compile(
@@ -23,11 +25,10 @@ _CONTROL: Final = re.compile(
 )
 """The escapes of the others but line feed, return and tab; a backslash may itself be escaped."""
 _MOST_NAMED: Final = 5
-_INSTEAD: Final = {
-    "report": "Give the run that it was made from: its id, or the run file in .llmprof/runs",
-    "sweep": "The command that measured a sweep shows it again: llmprof sweep ... -o FILE",
-}
-"""What to do with a document that people take for another one, by the name of its schema."""
+STDIN: Final = Path("-")
+"""Stands for standard input wherever a document is read."""
+_WRITE_AGAIN: Final = "It was cut off or damaged: copy or write it again"
+_OWN_FILES: Final = "Saved runs lie in .llmprof/runs, and 'llmprof ls' lists them"
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -42,14 +43,15 @@ def write_document(path: Path, document: Record) -> None:
 
 
 def read_document(path: Path, kind: type[AnyRecord]) -> tuple[AnyRecord, tuple[Caveat, ...]]:
-    """Read a document of one kind, and the caveats about how it was read.
+    """Read a document of one kind, and the caveats about how it was read; `-` is standard input.
 
     Keys of a newer minor version are ignored, and named in a caveat.
 
     Raises:
         InputError: missing, truncated, not JSON, not finite, of another kind or of a newer version.
     """
-    data = _escaped(_read_bytes(path))
+    data = _escaped(_read_stdin() if path == STDIN else _read_bytes(path))
+    path = Path("standard input") if path == STDIN else path
     tree = _parse(path, data)
     _check_schema(path, tree, expected=kind.model_fields["schema_"].default)
     document = _validated(path, kind, data, tree)
@@ -58,6 +60,8 @@ def read_document(path: Path, kind: type[AnyRecord]) -> tuple[AnyRecord, tuple[C
 
 def _read_bytes(path: Path) -> bytes:
     try:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a file", remedy="Name a file in it")
         if not path.is_file():
             reason = "is not a file" if path.exists() else "does not exist"
             raise InputError(f"{path} {reason}")
@@ -68,16 +72,32 @@ def _read_bytes(path: Path) -> bytes:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
+def _read_stdin() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError("'-' reads standard input, and nothing is piped into it")
+    try:
+        data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {error.strerror}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(
+            "standard input holds more than 512 MiB, which no document of llmprof does"
+        )
+    return data
+
+
 def _parse(path: Path, data: bytes) -> dict[str, Any]:
     try:
         tree = json.loads(data, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         what = "is empty" if not data.strip() else f"is truncated or no JSON (line {error.lineno})"
-        raise InputError(f"{path} {what}") from error
+        raise InputError(f"{path} {what}", remedy=_WRITE_AGAIN) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+        raise InputError(f"{path} is damaged: {error}", remedy=_WRITE_AGAIN) from error
     if not isinstance(tree, dict):
-        raise InputError(f"{path} is no llmprof document: expected a JSON object")
+        raise InputError(
+            f"{path} is no llmprof document: expected a JSON object", remedy=_OWN_FILES
+        )
     return tree
 
 
@@ -98,18 +118,27 @@ def _check_schema(path: Path, tree: dict[str, Any], *, expected: str) -> None:
     found = tree.get("schema")
     match = _SCHEMA.fullmatch(found) if isinstance(found, str) else None
     if match is None:
-        raise InputError(f"{path} is no llmprof document: its key 'schema' should be '{expected}'")
+        raise InputError(
+            f"{path} is no llmprof document: its key 'schema' should be '{expected}'",
+            remedy=_OWN_FILES,
+        )
     name, major = match[1], int(match[2])
     wanted = _SCHEMA.fullmatch(expected)
     if wanted is None or name != wanted[1]:
-        raise InputError(f"{path} holds {found}, expected {expected}", remedy=_INSTEAD.get(name))
+        raise InputError(
+            f"{path} holds {found} ({what_it_is(name)}), expected {expected}",
+            remedy=instead_of(name, wanted=wanted[1] if wanted else ""),
+        )
     if major > int(wanted[2]):
         raise InputError(
             f"{path} holds {found}, and this llmprof reads up to {expected}",
             remedy="Upgrade llmprof",
         )
     if major < int(wanted[2]):
-        raise InputError(f"{path} holds {found}, which this llmprof no longer reads")
+        raise InputError(
+            f"{path} holds {found}, which this llmprof no longer reads",
+            remedy="Read it with the version that wrote it, or measure again",
+        )
 
 
 def _validated(path: Path, kind: type[AnyRecord], data: bytes, tree: dict[str, Any]) -> AnyRecord:
@@ -142,7 +171,8 @@ def _damaged(path: Path, error: ValidationError) -> InputError:
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     return InputError(
-        f"{path} is damaged, or of a newer llmprof: {dotted(first['loc'])}: {message}"
+        f"{path} is damaged, or of a newer llmprof: {dotted(first['loc'])}: {message}",
+        remedy="Upgrade llmprof, or write the file again",
     )
 
 

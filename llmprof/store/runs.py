@@ -11,7 +11,7 @@ from typing import Final
 from llmprof.errors import InputError
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
-from llmprof.store.documents import read_document, write_document
+from llmprof.store.documents import STDIN, read_document, write_document
 from llmprof.store.outputs import check_folder
 
 _LAST: Final = re.compile(r"@last(?:~([0-9]{1,6}))?")
@@ -59,6 +59,8 @@ def check_runs_writable() -> None:
 def find_run(reference: str) -> RunRecord:
     """Read the run that is meant by a path, `@last`, `@last~N`, an id's start or its 8 hex digits.
 
+    `-` is a run file on standard input.
+
     Raises:
         InputError: none or several match, with the candidates; or the file is damaged.
     """
@@ -68,7 +70,7 @@ def find_run(reference: str) -> RunRecord:
 
 def find_run_file(reference: str) -> Path:
     """Return the file of the run that is meant; see `find_run`."""
-    if reference.endswith(".json") or os.sep in reference:
+    if reference == str(STDIN) or reference.endswith(".json") or os.sep in reference:
         return Path(reference)
     files = run_files()
     if match := _LAST.fullmatch(reference):
@@ -119,6 +121,13 @@ def _from_the_end(files: Sequence[Path], steps_back: int, reference: str) -> Pat
 
 
 def _no_such_run(reference: str, files: Sequence[Path]) -> InputError:
+    if reference.lower().endswith((".yaml", ".yml")):
+        return InputError(
+            f"{reference} holds settings, and is no saved run",
+            remedy=f"Measure it first: llmprof run {reference}",
+        )
+    if reference and Path(reference).is_dir():
+        return InputError(f"{reference} is a folder, and no saved run", remedy="Name a file in it")
     if not files:
         return InputError(
             f"no run '{reference}': {runs_folder()} holds none",

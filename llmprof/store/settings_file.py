@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from llmprof.errors import InputError
 from llmprof.schema.settings import GridValue, RunConfig
+from llmprof.store.document_kinds import refuse_as_model
 from llmprof.store.grid import axis_values, parse_axis
 from llmprof.store.key_path import KeyPath, dotted
 from llmprof.store.setting_keys import is_group
@@ -48,6 +49,7 @@ def load_settings(
     if model_or_config is not None and is_settings_file(model_or_config):
         layers.add_file(Path(model_or_config))
     elif model_or_config is not None:
+        refuse_as_model(model_or_config)
         layers.set(("model",), model_or_config, place="MODEL")
     for key, value in flags.items():
         if value is not None:

@@ -71,7 +71,6 @@ _ON_GPU: Final = (
     Cell("standard-32k", _filled(_LONG, **_STANDARD), "others"),
     Cell("prefill-8k-standard", _prompt(8192, **_STANDARD), "others"),
     Cell("compiled", {"execution.mode": "compiled"}, "others"),
-    Cell("fp16", {"weights.dtype": "fp16"}, "others"),
 )
 """Within a group those that share weights stand together: they are loaded once."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmprof.analysis.confirmation import paired_speedup
+from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 from llmprof.analysis.prediction import BaseRun, predict
 from llmprof.analysis.prediction_error import (
@@ -173,8 +174,8 @@ def _on_paper(record: RunRecord, settings: RunConfig) -> Prediction:
     assert record.model is not None, "the engine's runs have one"
     assert record.weights is not None, "the engine's runs have them"
     ceilings = cached_ceilings(record.environment, record.environment.device)
-    target = paper_target(record.model, record.weights, settings, record.ceilings)
-    return predict_on_paper(target, ceilings)
+    device = PaperDevice.of_ceilings(ceilings)
+    return predict_on_paper(paper_target(record.model, record.weights, settings, device), device)
 
 
 def _step_s(prediction: Prediction, phase: Phase) -> float:

@@ -8,12 +8,13 @@ from llmprof.renderers.comparison_documents import comparison_html
 from llmprof.renderers.gate_documents import gate_html
 from llmprof.renderers.html_page import render_html
 from llmprof.renderers.plan_page import plan_page
+from llmprof.renderers.prediction_documents import prediction_html
 from llmprof.renderers.sweep_page import sweep_page
 from llmprof.schema.sweep import CellMetrics, CellStatus, Sweep
 from tests.predicted_runs import a_base_run
 from tests.sweeps import a_sweep, some_metrics
 from tests.unit.renderers import degenerate, richer_runs, timelines
-from tests.unit.renderers.documents import a_comparison, a_gate, a_plan, two_axes
+from tests.unit.renderers.documents import a_comparison, a_gate, a_plan, a_prediction, two_axes
 
 BATCHES = (1, 4, 16)
 
@@ -47,6 +48,7 @@ PAGES: dict[str, Callable[[], bytes]] = {
     "comparison": lambda: comparison_html(a_comparison()),
     "gate": lambda: gate_html(a_gate()),
     "plan": lambda: plan_page(a_plan()),
+    "prediction": lambda: prediction_html(a_prediction()),
 }
 
 

@@ -98,7 +98,7 @@ def test_a_model_that_was_never_run(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("llama-3.1-8",), "Did you mean 'llama-3.1-8b'?"),
         (("llama-3.1-8b", "--on", "gpu"), "--on is 'gpu'"),
         (("@last",), "no run '@last'"),
-        (("@last", "--on", "cpu", "--device-ceilings", "x.json"), "no run '@last'"),
+        (("@last", "--on", "cpu", "--device-ceilings", "x.json"), "name two devices"),
         (("none.json",), "none.json"),
     ],
 )

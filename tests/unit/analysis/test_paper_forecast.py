@@ -1,3 +1,4 @@
+from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.ledger import Part
@@ -10,8 +11,8 @@ from tests.smollm2 import a_manifest, a_model
 def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     ceilings = device_ceilings(30e9, 1.2e12)
     config = RunConfig.model_validate({"model": "smollm2-135m", "workload": {"prompt_tokens": 64}})
-    target = paper_target(a_model(), a_manifest(), config, ceilings)
-    found = predict_on_paper(target, ceilings)
+    device = PaperDevice.of_ceilings(ceilings)
+    found = predict_on_paper(paper_target(a_model(), a_manifest(), config, device), device)
     assert found.tier is Tier.A
     decode = next(one for one in found.phases if one.phase is Phase.DECODE)
     least_s = 269e6 / 30e9
@@ -36,8 +37,9 @@ def test_a_graph_pays_its_own_fixed_cost() -> None:
                 "execution": {"mode": mode},
             }
         )
-        target = paper_target(a_model(), a_manifest(), config, ceilings)
-        for phase in predict_on_paper(target, ceilings).phases:
+        device = PaperDevice.of_ceilings(ceilings)
+        target = paper_target(a_model(), a_manifest(), config, device)
+        for phase in predict_on_paper(target, device).phases:
             part = next(one for one in phase.parts if one.part is Part.FIXED_COST)
             costs[mode, phase.phase] = part.predicted_s
     assert costs["cuda_graph", Phase.DECODE] == costs["eager", Phase.DECODE] / 4 > 0
@@ -56,10 +58,11 @@ def test_fp8_weights_are_multiplied_in_fp8_where_that_has_a_ceiling() -> None:
     flops = 30 * 2 * 64 * (576 * 960 + 576 * 576 + 3 * 576 * 1536)
     by_dtype = {}
     for known in (without, ceilings):
-        target = paper_target(a_model(), a_manifest(), config, known)
+        device = PaperDevice.of_ceilings(known)
+        target = paper_target(a_model(), a_manifest(), config, device)
         cost = target.cost(Phase.PREFILL)
         by_dtype[known is ceilings] = sum(op.flops for op in cost.ops if op.compute_dtype == "fp8")
-        assert predict_on_paper(target, known).phases
+        assert predict_on_paper(target, device).phases
         copied = cost.of_groups(OpGroup.DOWN_PROJECTION).traffic.copies
         assert bool(copied) is (known is without)
         decode = target.cost(Phase.DECODE)

@@ -125,7 +125,8 @@ def test_the_installed_model_is_not_installed(monkeypatch: pytest.MonkeyPatch) -
     [
         ("llama-3.1-8", "Did you mean 'llama-3.1-8b'?"),
         ("smollm2-135m-instrct", "Did you mean 'smollm2-135m-instruct'?"),
-        ("zzz", "Presets: smollm2-135m, "),
+        ("zzz", "Presets begin with smollm, llama, "),
+        ("phi", "Did you mean 'phi-3-mini-4k' or 'phi-4'?"),
         ("./absent", "no file or folder './absent'"),
         ("absent.gguf", "no file or folder 'absent.gguf'"),
         ("models/absent.gguf", "no file or folder 'models/absent.gguf'"),

@@ -81,3 +81,19 @@ def test_a_file_that_is_broken_in_that_commit_is_named_with_its_ref(repository: 
     git(repository, "commit", "-qam", "broken")
     with pytest.raises(InputError, match=r"gate\.yaml at HEAD:2.*worklod"):
         settings_at_ref(file, "HEAD", [])
+
+
+def test_a_shallow_clone_of_one_branch_is_mended_by_what_the_error_says(
+    repository: Path, tmp_path: Path
+) -> None:
+    """As CI checks out: the base's commit is not there, and a plain fetch would not name it."""
+    git(repository, "branch", "base")
+    git(repository, "checkout", "-q", "-b", "change")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth", "1", "-b", "change", repository.as_uri(), str(clone))
+    file = clone / "sub" / "gate.yaml"
+    with pytest.raises(InputError) as refused:
+        settings_at_ref(file, "origin/base", [])
+    _, _, command = refused.value.line().partition("fetch the base first: git ")
+    git(clone, *command.split())
+    assert settings_at_ref(file, "origin/base", []).model

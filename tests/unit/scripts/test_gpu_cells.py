@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 from llmprof.analysis.prediction_target import Target, capacity_of
 from llmprof.architectures.source import resolve_model
@@ -87,7 +88,9 @@ def targets(ceilings: Ceilings) -> dict[str, Target]:
     for cell in cells(DEVICE):
         config = load_settings(MODEL, {**base_settings(DEVICE), **cell.changes}, [])
         with suppress(CapabilityError):
-            found[cell.name] = paper_target(source.config, source.manifest, config, ceilings)
+            found[cell.name] = paper_target(
+                source.config, source.manifest, config, PaperDevice.of_ceilings(ceilings)
+            )
     return found
 
 
@@ -98,7 +101,10 @@ def of_group(group: str, targets: dict[str, Target]) -> list[Target]:
 
 def seconds_of(target: Target, ceilings: Ceilings) -> float:
     """Of a cell whose weights are there."""
-    forecast = {one.phase: one.step_s.point for one in predict_on_paper(target, ceilings).phases}
+    forecast = {
+        one.phase: one.step_s.point
+        for one in predict_on_paper(target, PaperDevice.of_ceilings(ceilings)).phases
+    }
     eager = target.settings.execution.mode.value == "eager"
     counts = {phase: sum(shape.phase is phase for shape in target.shapes) for phase in Phase}
     round_s = sum(

@@ -82,12 +82,12 @@ def test_free_keys_are_not_unknown(run_file: Path) -> None:
     ("schema", "line"),
     [
         ("llmprof.run/2", "run.json holds llmprof.run/2, and this llmprof reads up to llmprof.run/1. Upgrade llmprof"),
-        ("llmprof.run/0", "run.json holds llmprof.run/0, which this llmprof no longer reads"),
-        ("llmprof.ceilings/1", "run.json holds llmprof.ceilings/1, expected llmprof.run/1"),
-        ("llmprof.report/1", "run.json holds llmprof.report/1, expected llmprof.run/1. Give the run that it was made from: its id, or the run file in .llmprof/runs"),
-        ("run", "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'"),
-        (7, "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'"),
-        (None, "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'"),
+        ("llmprof.run/0", "run.json holds llmprof.run/0, which this llmprof no longer reads. Read it with the version that wrote it, or measure again"),
+        ("llmprof.ceilings/1", "run.json holds llmprof.ceilings/1 (the ceilings of a device), expected llmprof.run/1. Predict with them: llmprof predict MODEL --device-ceilings FILE"),
+        ("llmprof.report/1", "run.json holds llmprof.report/1 (the report of a run), expected llmprof.run/1. Give the run that it was made from: its id, or the run file in .llmprof/runs"),
+        ("run", "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'. Saved runs lie in .llmprof/runs, and 'llmprof ls' lists them"),
+        (7, "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'. Saved runs lie in .llmprof/runs, and 'llmprof ls' lists them"),
+        (None, "run.json is no llmprof document: its key 'schema' should be 'llmprof.run/1'. Saved runs lie in .llmprof/runs, and 'llmprof ls' lists them"),
     ],
 )  # fmt: skip
 def test_another_schema_is_refused(run_file: Path, schema: object, line: str) -> None:
@@ -101,7 +101,7 @@ def test_every_truncation_is_found(run_file: Path) -> None:
         run_file.write_bytes(data[:size])
         assert "is truncated or no JSON" in line_for(run_file)
     run_file.write_bytes(b"")
-    assert line_for(run_file) == "run.json is empty"
+    assert line_for(run_file).startswith("run.json is empty. It was cut off")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_field_that_is_wrong_is_named(run_file: Path) -> None:
     edit(run_file, spoil)
     assert line_for(run_file) == (
         "run.json is damaged, or of a newer llmprof: rounds[1].steps[0].duration_s: "
-        "Input should be greater than or equal to 0"
+        "Input should be greater than or equal to 0. Upgrade llmprof, or write the file again"
     )
 
 
@@ -146,13 +146,15 @@ def test_a_missing_field_is_named(run_file: Path) -> None:
 
 
 def test_another_kind_of_document_is_named(run_file: Path) -> None:
-    with pytest.raises(InputError, match=r"holds llmprof\.run/1, expected llmprof\.ceilings/1"):
+    with pytest.raises(
+        InputError, match=r"holds llmprof\.run/1 .a saved run., expected llmprof\.ceilings/1"
+    ):
         read_document(run_file, Ceilings)
 
 
 def test_no_file(tmp_path: Path) -> None:
     assert line_for(tmp_path / "absent.json") == "absent.json does not exist"
-    assert line_for(tmp_path).endswith("is not a file")
+    assert line_for(tmp_path).endswith("is a folder, not a file. Name a file in it")
 
 
 def test_control_characters_are_spelled_out(tmp_path: Path) -> None:
