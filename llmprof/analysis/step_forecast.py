@@ -23,11 +23,13 @@ from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.limits import MIN_CONFIDENCE
 from llmprof.analysis.op_roof import op_roof
 from llmprof.analysis.phase_case import PhaseCase
+from llmprof.analysis.phases import round_steps
 from llmprof.analysis.prediction_target import Target
 from llmprof.analysis.rates import Rates
 from llmprof.analysis.small_ops import SizedTime, SmallOps
 from llmprof.analysis.spans import Span, added, together
 from llmprof.analysis.splits import PhaseSplits
+from llmprof.analysis.statistics import relative_spread
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.ceilings import FixedCost
 from llmprof.schema.cost import OpGroup, Phase, StepShape
@@ -117,7 +119,7 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         groups[group].span.beyond(forecast.span) for group, forecast in as_started.items()
     )
     new = _new_groups(after, groups)
-    device = together((added(one.span for one in (*as_started.values(), *new.values())), starts))
+    device = together((_kernels(basis, phase, as_started, new), starts))
     groups |= new
     host = forecast_host(
         basis.cases[_host_phase(basis, phase, work.cost.shape)].splits,
@@ -218,6 +220,24 @@ def _started(
     return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)
 
 
+def _kernels(
+    basis: Basis,
+    phase: Phase,
+    as_started: Mapping[OpGroup, Forecast],
+    new: Mapping[OpGroup, Forecast],
+) -> Span:
+    """All groups: what a step adds to kernels that were timed by themselves is one unknown behind them."""
+    timed = [group for group in as_started if basis.kernels.of_group(phase, group) is not None]
+    others = [one.span for group, one in as_started.items() if group not in timed]
+    return added(
+        (
+            together(as_started[group].span for group in timed),
+            *others,
+            *(one.span for one in new.values()),
+        )
+    )
+
+
 def _new_groups(after: Setting, known: Mapping[OpGroup, Forecast]) -> dict[OpGroup, Forecast]:
     """Groups that the base never ran, such as an append to a cache that it did not have."""
     found = {}
@@ -250,13 +270,17 @@ def _whole(
 def _noise(case: PhaseCase) -> float:
     """What two measurements leave open, relative: the base's own, and the target's, which will be as good.
 
-    A prediction's interval is one of 90 %; that of the measurement may be of more, and is scaled as if
-    errors were normal.
+    Moments of a shared machine differ as rounds do, over however many a median is taken: it is
+    their dispersion that counts, and at least the interval of the median. A prediction's interval is one
+    of 90 %; that of the measurement may be of more, and is scaled as if errors were normal.
     """
     step_s = case.measurement.step_s
     z = NormalDist().inv_cdf
     scale = z(0.95) / z((1 + step_s.confidence) / 2) if step_s.confidence > MIN_CONFIDENCE else 1.0
-    return math.sqrt(2) * scale * (step_s.high - step_s.low) / 2 / step_s.point
+    of_median = scale * (step_s.high - step_s.low) / 2 / step_s.point
+    rounds = [one.step_s for one in round_steps(case.clean.rounds, case.phase)]
+    of_moments = z(0.95) * relative_spread(rounds) / (2 * z(0.75))
+    return math.sqrt(2) * max(of_median, of_moments)
 
 
 def forecast_split(
