@@ -22,7 +22,9 @@ from tests.packed_weights import FORMATS, random_packed
 
 EPS = 1e-2
 ROUNDING = {torch.float32: 2e-6, torch.float16: 2**-10, torch.bfloat16: 2**-6}
-Weight = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, str, int]
+Weight = tuple[
+    torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, str, int
+]
 
 
 def packed_weight(
@@ -111,14 +113,14 @@ def test_a_gate_after_a_product(
     x, gains = rows_of(rows, 160, dtype), rows_of(7, 160, dtype)[0]
     both = (normed(x, gains, 0.0) @ weights.T + bias).to(dtype).double()
     gate, up = both.chunk(2, dim=1)
-    opened = functional.silu(gate) if activation == "silu" else functional.gelu(gate, approximate="tanh")
+    opened = (
+        functional.silu(gate) if activation == "silu" else functional.gelu(gate, approximate="tanh")
+    )
     y = triton_gated_matvec(x, squares_of(x, 160), gains, EPS, 0.0, *given, activation)
     assert y.shape == (rows, 13)
     # an intermediate that lies between two numbers may be rounded to either
     largest = float((opened * up).abs().max())
-    torch.testing.assert_close(
-        y.double(), opened * up, rtol=0, atol=4 * ROUNDING[dtype] * largest
-    )
+    torch.testing.assert_close(y.double(), opened * up, rtol=0, atol=4 * ROUNDING[dtype] * largest)
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 9])

@@ -47,7 +47,9 @@ def test_as_three_kernels(
 
     triton_turn_append_(heads, gains, EPS, offset or 0.0, cos, sin, store, scales, SLOTS)
     assert heads.equal(expected)
-    assert not heads[:, :1].equal(drawn(3, num_heads * head_dim + 16, dtype=dtype)[:, 16 : 16 + head_dim])
+    assert not heads[:, :1].equal(
+        drawn(3, num_heads * head_dim + 16, dtype=dtype)[:, 16 : 16 + head_dim]
+    )
     assert store.view(torch.uint8).equal(expected_store.view(torch.uint8))
     if scales is not None and expected_scales is not None:
         assert scales.equal(expected_scales)

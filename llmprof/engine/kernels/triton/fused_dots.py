@@ -8,13 +8,14 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.triton.fused_matvec import (
-    _inverse_rms,
-    _join_and_finish,
-    _normed,
-    _rows_of_weights,
-    _scales_of,
+    inverse_rms,
+    join_and_finish,
+    normed,
+    rows_of_weights,
+    scales_of,
+    unscaled,
 )
-from llmprof.engine.kernels.triton.weight_codes import high_codes, int8_codes, low_codes
+from llmprof.engine.kernels.triton.weight_codes import high_codes, low_codes
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -34,7 +35,9 @@ def _times_rows(  # type: ignore[no-untyped-def]
     row = tl.arange(0, padded_rows)
     inside = (row < rows)[:, None] & (k < in_features)[None, :]
     given = tl.load(x + row[:, None] * in_features + k[None, :], inside, other=0.0)
-    given = _normed(given, gains, k[None, :], (k < in_features)[None, :], inverse[:, None], offset, norm)
+    given = normed(
+        given, gains, k[None, :], (k < in_features)[None, :], inverse[:, None], offset, norm
+    )
     return tl.dot(weights.to(given.dtype), tl.trans(given), input_precision="ieee")
 
 
@@ -62,6 +65,7 @@ def fused_dots(  # type: ignore[no-untyped-def]
     eps,
     offset,
     number: tl.constexpr,
+    native_fp8: tl.constexpr,
     zero: tl.constexpr,
     norm: tl.constexpr,
     has_minimums: tl.constexpr,
@@ -69,6 +73,7 @@ def fused_dots(  # type: ignore[no-untyped-def]
     adds: tl.constexpr,
     gate: tl.constexpr,
     whole: tl.constexpr,
+    scales_rows: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
@@ -79,8 +84,8 @@ def fused_dots(  # type: ignore[no-untyped-def]
     """The same arguments as `fused_one_row`."""
     tile = tl.program_id(0)
     width: tl.constexpr = units * lanes
-    out, valid = _rows_of_weights(tile, out_features, gate != "none", outputs)
-    inverse = _inverse_rms(
+    out, valid = rows_of_weights(tile, out_features, gate != "none", outputs)
+    inverse = inverse_rms(
         x, squares, num_squares, rows, in_features, eps, norm, padded_rows, norm_block
     )
     num_units = tl.cdiv(row_length, lanes)
@@ -93,16 +98,16 @@ def fused_dots(  # type: ignore[no-untyped-def]
         inside = valid[:, None] & (place < row_length)[None, :]
         source = codes + out.to(tl.int64)[:, None] * row_length + place[None, :]
         stored = tl.load(source, inside, other=0, eviction_policy="evict_first")
-        if number != "int4" and number != "int8":
+        if number == "float":
             total += _times_rows(
                 stored, x, gains, place, inverse, rows, in_features, offset, norm, padded_rows
             )
         else:
             unit = start + tl.arange(0, units)
             if units_per_group > 0:
-                scale = _scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
+                scale = scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
             if has_minimums:
-                least = _scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
+                least = scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
             by_unit = tl.reshape(stored, (outputs, units, lanes))
             if number == "int4":
                 lane = tl.arange(0, width) % lanes
@@ -134,7 +139,9 @@ def fused_dots(  # type: ignore[no-untyped-def]
                     padded_rows,
                 )
             else:
-                numbers = int8_codes(by_unit) * scale[:, :, None] + least[:, :, None]
+                numbers = (
+                    unscaled(by_unit, number, native_fp8) * scale[:, :, None] + least[:, :, None]
+                )
                 total += _times_rows(
                     tl.reshape(numbers, (outputs, width)),
                     x,
@@ -147,9 +154,9 @@ def fused_dots(  # type: ignore[no-untyped-def]
                     norm,
                     padded_rows,
                 )
-    if number == "int8" and units_per_group == 0:
+    if scales_rows:
         total *= tl.load(scales + out, valid, other=0.0)[:, None]
-    _join_and_finish(
+    join_and_finish(
         total,
         tile,
         out,

@@ -10,11 +10,16 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.triton.last_program import is_last
-from llmprof.engine.kernels.triton.weight_codes import high_codes, int8_codes, low_codes
+from llmprof.engine.kernels.triton.weight_codes import (
+    fp8_numbers,
+    high_codes,
+    int8_codes,
+    low_codes,
+)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _inverse_rms(  # type: ignore[no-untyped-def]
+def inverse_rms(  # type: ignore[no-untyped-def]
     x,
     squares,
     num_squares,
@@ -53,7 +58,7 @@ def _inverse_rms(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _rows_of_weights(  # type: ignore[no-untyped-def]
+def rows_of_weights(  # type: ignore[no-untyped-def]
     tile, out_features, gated: tl.constexpr, outputs: tl.constexpr
 ):
     """Which rows of W a tile multiplies, and whether they exist; gated: gate and up side by side."""
@@ -65,7 +70,7 @@ def _rows_of_weights(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.constexpr):  # type: ignore[no-untyped-def]
+def scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.constexpr):  # type: ignore[no-untyped-def]
     """[outputs, units], float32."""
     places = out[:, None].to(tl.int64) * groups + (unit // units_per_group)[None, :]
     exists = valid[:, None] & (unit < num_units)[None, :]
@@ -73,7 +78,18 @@ def _scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.c
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _normed(numbers, gains, k, inside, inverse, offset, norm: tl.constexpr):  # type: ignore[no-untyped-def]
+def unscaled(stored, number: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Weights but for their scale, where a stored number is one of them; floats as they are."""
+    numbers = stored
+    if number == "int8":
+        numbers = int8_codes(stored)
+    if number == "fp8":
+        numbers = fp8_numbers(stored, native_fp8)
+    return numbers
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def normed(numbers, gains, k, inside, inverse, offset, norm: tl.constexpr):  # type: ignore[no-untyped-def]
     """Numbers of x as the norm leaves them, in their own dtype; `inverse` has their shape or less."""
     if norm != "none":
         gain = tl.load(gains + k, inside, other=0.0).to(tl.float32) + offset
@@ -128,7 +144,7 @@ def _finish(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _join_and_finish(  # type: ignore[no-untyped-def]
+def join_and_finish(  # type: ignore[no-untyped-def]
     total,
     tile,
     out,
@@ -216,6 +232,7 @@ def fused_one_row(  # type: ignore[no-untyped-def]
     eps,
     offset,
     number: tl.constexpr,
+    native_fp8: tl.constexpr,
     zero: tl.constexpr,
     norm: tl.constexpr,
     has_minimums: tl.constexpr,
@@ -223,6 +240,7 @@ def fused_one_row(  # type: ignore[no-untyped-def]
     adds: tl.constexpr,
     gate: tl.constexpr,
     whole: tl.constexpr,
+    scales_rows: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
@@ -232,8 +250,8 @@ def fused_one_row(  # type: ignore[no-untyped-def]
 ):
     """Each thread multiplies the weights that it loaded; a unit's sum is scaled, not its codes."""
     tile = tl.program_id(0)
-    out, valid = _rows_of_weights(tile, out_features, gate != "none", outputs)
-    inverse = _inverse_rms(
+    out, valid = rows_of_weights(tile, out_features, gate != "none", outputs)
+    inverse = inverse_rms(
         x, squares, num_squares, rows, in_features, eps, norm, padded_rows, norm_block
     )
     scale_of_x = tl.sum(inverse, axis=0)  # of the only row
@@ -250,28 +268,28 @@ def fused_one_row(  # type: ignore[no-untyped-def]
         if number == "int4":
             k = unit[None, :, None] * 32 + lane
             low = tl.load(x + k, k < in_features, other=0.0)
-            low = _normed(low, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
+            low = normed(low, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
             k += 16
             high = tl.load(x + k, k < in_features, other=0.0)
-            high = _normed(high, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
+            high = normed(high, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
             sums = tl.sum(low_codes(stored, zero) * low + high_codes(stored, zero) * high, axis=2)
             given = low + high
         else:
             given = tl.load(x + place, place < in_features, other=0.0)
-            given = _normed(given, gains, place, place < in_features, scale_of_x, offset, norm)
+            given = normed(given, gains, place, place < in_features, scale_of_x, offset, norm)
             given = given.to(tl.float32)
-            weights = int8_codes(stored) if number == "int8" else stored.to(tl.float32)
+            weights = unscaled(stored, number, native_fp8).to(tl.float32)
             sums = tl.sum(weights * given, axis=2)
         if units_per_group > 0:
-            sums *= _scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
+            sums *= scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
         if has_minimums:
-            least = _scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
+            least = scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
             sums += least * tl.sum(given, axis=2)
         total += sums
     result = tl.sum(total, axis=1)
-    if number == "int8" and units_per_group == 0:
+    if scales_rows:
         result *= tl.load(scales + out, valid, other=0.0)
-    _join_and_finish(
+    join_and_finish(
         result[:, None],
         tile,
         out,

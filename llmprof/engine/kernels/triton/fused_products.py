@@ -13,7 +13,7 @@ import triton
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.fused_dots import fused_dots
 from llmprof.engine.kernels.triton.fused_matvec import fused_one_row
-from llmprof.engine.kernels.triton.gpu import multiprocessors, on_device_of
+from llmprof.engine.kernels.triton.gpu import converts_fp8, multiprocessors, on_device_of
 from llmprof.engine.kernels.triton.last_program import MOST_SHARED, arrival_counters
 from llmprof.engine.kernels.triton.weight_codes import UNIT_BYTES
 from llmprof.engine.kernels.triton.weight_plan import MatvecPlan, plan_matvec
@@ -71,7 +71,7 @@ def triton_normed_matvec(
         scales: as in `PackedWeight`; None of floats.
         minimums: of an asymmetric format.
         bias: [out_features], of the dtype of x.
-        number: what `codes` holds: int8, int4 or the name of a dtype of floats.
+        number: what `codes` holds: fp8, int8, int4 or the name of a dtype of floats.
         group_size: of weights that share a scale; 0 where a row has one, and of floats.
 
     Returns:
@@ -113,7 +113,9 @@ def triton_gated_matvec(
     return y
 
 
-def _squares_of(total: torch.Tensor, x: torch.Tensor, codes: torch.Tensor, *_: object) -> torch.Tensor:
+def _squares_of(
+    total: torch.Tensor, x: torch.Tensor, codes: torch.Tensor, *_: object
+) -> torch.Tensor:
     plan = plan_matvec(x.shape[0], codes.shape[0], codes.shape[1] * codes.itemsize, 1)
     pieces = triton.cdiv(codes.shape[0], plan.outputs)
     return total.new_empty(pieces, x.shape[0], dtype=torch.float32)
@@ -156,7 +158,7 @@ def _product(
     new_squares: torch.Tensor | None = None,
 ) -> None:
     """Launch the kernel; `new_squares`: y is added to, and what it becomes is squared."""
-    packed = number in ("int8", "int4")
+    packed = number in ("fp8", "int8", "int4")
     stored = codes.view(torch.uint8) if packed else codes
     rows, in_features = x.shape
     out_features, row_length = stored.shape
@@ -190,6 +192,7 @@ def _product(
             0.0 if norm is None else norm.eps,
             0.0 if norm is None else norm.offset,
             number=number if packed else "float",
+            native_fp8=converts_fp8(x.device),
             zero=8 if number == "int4" and minimums is None else 0,
             norm="none" if norm is None else "own" if squares is None else "given",
             has_minimums=minimums is not None,
@@ -197,6 +200,7 @@ def _product(
             adds=new_squares is not None,
             gate=gate,
             whole=parts is None,
+            scales_rows=packed and group_size == 0,
             units_per_group=group_size // (32 if number == "int4" else 16),
             padded_rows=plan.padded_rows,
             outputs=plan.outputs,
@@ -215,9 +219,7 @@ def _plan(
     tiles = triton.cdiv(out_features, plan.outputs)
     units = _UNITS_OF_FLOATS if plan.by_dots and not packed else plan.units
     splits = plan.splits if tiles <= MOST_SHARED else 1
-    return MatvecPlan(
-        plan.by_dots, plan.padded_rows, plan.outputs, units, splits, warps=plan.warps
-    )
+    return MatvecPlan(plan.by_dots, plan.padded_rows, plan.outputs, units, splits, warps=plan.warps)
 
 
 def _room_for_parts(plan: MatvecPlan, tiles: int, x: torch.Tensor) -> torch.Tensor | None:
@@ -226,5 +228,3 @@ def _room_for_parts(plan: MatvecPlan, tiles: int, x: torch.Tensor) -> torch.Tens
         return None
     shape = (tiles, plan.splits, plan.outputs, plan.padded_rows)
     return x.new_empty(shape, dtype=torch.float32)
-
-
