@@ -20,6 +20,7 @@ from llmprof.analysis.prediction_target import Target, available_on, capacity_of
 from llmprof.analysis.spans import Span, added, ratio_of
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
+from llmprof.costs.fusion import FUSED_ROWS
 from llmprof.costs.weight_layout import float_dtype, laid_out
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
@@ -54,12 +55,15 @@ def paper_target(
     dtype = settings.weights.dtype.value
     if settings.weights.dtype is WeightDtype.AS_STORED:
         dtype = float_dtype(stored)
+    on_gpu = environment.gpu is not None
+    own_kernels = on_gpu and "triton" in environment.versions
     return make_target(
         settings,
         model,
         laid_out(model, settings.weights, dtype),
         dtype,
-        decode_kernel=environment.gpu is None or "triton" in environment.versions,
+        decode_kernel=own_kernels or not on_gpu,
+        fused_rows=FUSED_ROWS if own_kernels and dtype in ("bf16", "fp16") else 0,
     )
 
 

@@ -92,6 +92,7 @@ def target_of_run(record: RunRecord, settings: RunConfig) -> Target:
         dtype,
         decode_kernel=own_kernel,
         packed_rows=record.engine.packed_rows,
+        fused_rows=record.engine.fused_rows,
     )
 
 
@@ -103,8 +104,11 @@ def make_target(
     *,
     decode_kernel: bool,
     packed_rows: int | None = None,
+    fused_rows: int = 0,
 ) -> Target:
     """From the parts. `dtype`: of the arithmetic; `decode_kernel`: flash decodes without a gather.
+
+    `packed_rows` and `fused_rows` are as the engine there does it (`CostOptions`).
 
     Raises:
         InputError: more tokens than the model has positions.
@@ -121,6 +125,7 @@ def make_target(
         head_dim=model.head_dim,
         kv_access=kv_access(settings, decode_kernel=decode_kernel and flash),
         packed_rows=(packed_rows or PACKED_ROWS) if packed else None,
+        fused_rows=fused_rows,
     )
     return Target(settings, model, weights, options, step_shapes(settings))
 

@@ -70,6 +70,7 @@ def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
         head_dim=record.model.head_dim,
         kv_access=record.engine.kv_access,
         packed_rows=record.engine.packed_rows,
+        fused_rows=record.engine.fused_rows,
         row_buckets=record.engine.row_buckets,
         experts_read=record.engine.experts_read,
         tensor_parallel=record.settings.parallel.tensor,

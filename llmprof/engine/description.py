@@ -6,7 +6,10 @@ from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.step import step_cost
 from llmprof.engine import activation, norm, residual, rope
 from llmprof.engine.engine import Engine
+from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.engine.kv_cache import KvCache, KvPool
+from llmprof.engine.model import Decoder
+from llmprof.engine.normed_product import GATED_KERNEL, NORMED_KERNEL
 from llmprof.engine.workload import CeilingNeeds
 from llmprof.schema.cost import ExpertsRead, Phase, StepShape
 from llmprof.schema.run import EngineDescription
@@ -22,6 +25,7 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         head_dim=engine.model.head_dim,
         kv_access=engine.kv_access,
         packed_rows=packed_rows(engine),
+        fused_rows=engine.decoder.fused_rows,
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
         tensor_parallel=config.parallel.tensor,
@@ -66,6 +70,7 @@ def describe_engine(
         kv_access=engine.kv_access,
         kv_bytes_per_token=engine.kv_bytes_per_token,
         packed_rows=packed_rows(engine),
+        fused_rows=engine.decoder.fused_rows,
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
         regime="synchronous" if synchronous else "run_ahead",
@@ -75,11 +80,13 @@ def describe_engine(
 def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dict[str, str]:
     """One entry per role; projections of prefill and decode may differ, by their rows."""
     kernels = {}
-    projection, head = engine.decoder.layers[0].qkv, engine.decoder.head
+    decoder = engine.decoder
     for shape in shapes:
-        kernels[f"projections.{shape.phase.value}"] = projection.kernel_name(shape.new_tokens)
+        kernels[f"projections.{shape.phase.value}"] = _product(decoder, shape.new_tokens)
         if shape.logit_rows:
-            kernels["lm_head"] = head.kernel_name(shape.logit_rows)
+            kernels["lm_head"] = _product(decoder, shape.logit_rows, head=True)
+        if shape.new_tokens <= decoder.fused_rows and isinstance(cache, KvPool) and cache.turns:
+            kernels[f"kv_append.{shape.phase.value}"] = cache.turn_kernel
     kernels |= _residual(engine, shapes)
     attention = engine.decoder.attention
     kernels["attention"] = attention.kernel
@@ -100,13 +107,25 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
     return kernels
 
 
+def _product(decoder: Decoder, rows: int, *, head: bool = False) -> str:
+    """The kernel of a product of so many rows; of a layer's, norm and gate included where they are."""
+    projection = decoder.head if head else decoder.layers[0].qkv
+    if rows > decoder.fused_rows:
+        return projection.kernel_name(rows)
+    gated = not head and isinstance(decoder.layers[0].feed_forward, DenseFeedForward)
+    ops = f"{NORMED_KERNEL}, {GATED_KERNEL}" if gated else NORMED_KERNEL
+    return f"{ops} on {projection.format.name}"
+
+
 def _residual(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:
     """What adds to the residual stream, where products do it themselves."""
     layer = engine.decoder.layers[0]
     if engine.decoder.ranks is not None or layer.norm_after_attention is not None:
         return {}
     found = {
-        f"residual.{shape.phase.value}": residual.kernel_name(layer.output, shape.new_tokens)
+        f"residual.{shape.phase.value}": residual.kernel_name(
+            layer.output, shape.new_tokens, fused=shape.new_tokens <= engine.decoder.fused_rows
+        )
         for shape in shapes
     }
     return {role: name for role, name in found.items() if name is not None}

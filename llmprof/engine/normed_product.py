@@ -1,14 +1,20 @@
 """A projection of the residual stream's norm: two kernels, or one where the rows are few."""
 
+from typing import Final
+
 import torch
 
+from llmprof.costs.fusion import FUSED_ROWS
 from llmprof.costs.weight_formats import WeightFormat
-from llmprof.engine.kernels.fused import FUSED_ROWS, fused_kernels, runs_fused
+from llmprof.engine.kernels.fused import fused_kernels, runs_fused
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import RmsNorm
 from llmprof.engine.probe import Probe
 from llmprof.engine.residual import ResidualStream
 from llmprof.schema.cost import OpGroup
+
+NORMED_KERNEL: Final = "llmprof::triton_normed_matvec"
+GATED_KERNEL: Final = "llmprof::triton_gated_matvec"
 
 
 def norm_of(stream: ResidualStream, norm: RmsNorm, probe: Probe) -> torch.Tensor:

@@ -3,15 +3,10 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 
 from llmprof.engine.kernels.triton.available import runs_triton
-
-FUSED_ROWS: Final = 16
-"""Of activations: tensor cores take so many at once, and have no more to do for them than for one. With
-more a library's product is the faster one, and starting kernels costs less than what they do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class KvPool:
     """
 
     appends = True
+    turn_kernel: Final = "llmprof.triton_turn_append_"
+    """What `turn_and_append` runs."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ def triton_normed_matvec(
     """Multiply the RMS norm of x by a weight: float32 sums, the norm and y rounded to the dtype of x.
 
     Args:
-        x: [rows, in_features], few (`kernels.fused.FUSED_ROWS`), contiguous.
+        x: [rows, in_features], few (`costs.fusion.FUSED_ROWS`), contiguous.
         squares: [pieces, rows] float32, sums of squares of pieces of each row: what
             `triton_added_matvec_` gave when it made x. None: they are summed here.
         gains: [in_features], of the dtype of x.
