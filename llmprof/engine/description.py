@@ -98,13 +98,24 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
         kernels["attention.chunk"] = attention.chunk_kernel.name
     kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
-    kernels["norm"] = norm.kernel_name(engine.device, engine.model.norm_gain_offset)
-    kernels["rope"] = rope.kernel_name(engine.device)
-    kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
+    if _runs_op_by_op(engine, shapes, cache):
+        kernels["norm"] = norm.kernel_name(engine.device, engine.model.norm_gain_offset)
+        kernels["rope"] = rope.kernel_name(engine.device)
+        kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
     ranks = engine.decoder.ranks
     if ranks is not None:
         kernels["communication"] = f"torch.distributed over {ranks.size} ranks, {ranks.backend}"
     return kernels
+
+
+def _runs_op_by_op(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> bool:
+    """Whether any step had kernels for what lies between its products, not all being part of others."""
+    decoder = engine.decoder
+    dense = isinstance(decoder.layers[0].feed_forward, DenseFeedForward)
+    around = decoder.layers[0].norm_after_attention is not None
+    if not (dense and cache.turns) or around:
+        return True
+    return any(shape.new_tokens > decoder.fused_rows for shape in shapes)
 
 
 def _product(decoder: Decoder, rows: int, *, head: bool = False) -> str:
