@@ -18,6 +18,7 @@ from llmprof.engine.kernels.triton.fused_products import (
 )
 from llmprof.engine.kernels.triton.last_program import arrival_counters
 from llmprof.engine.kernels.triton.weight_plan import plan_matvec
+from llmprof.engine.linear import StoredWeight
 from tests.packed_weights import FORMATS, random_packed
 
 EPS = 1e-2
@@ -29,22 +30,22 @@ Weight = tuple[
 
 def packed_weight(
     fmt: WeightFormat, out: int, inner: int, dtype: torch.dtype, *, bias: bool
-) -> tuple[Weight, torch.Tensor, torch.Tensor]:
+) -> tuple[StoredWeight, torch.Tensor, torch.Tensor]:
     """Arguments of a kernel, and the weights [out, inner] and bias that they stand for."""
     packed, weights = random_packed(fmt, out, inner, dtype)
     added = torch.randn(out, generator=torch.Generator().manual_seed(5)).to(dtype)
     stored = packed.codes, packed.scales, packed.minimums
-    given = (*stored, added if bias else None, fmt.number, fmt.group_size or 0)
+    given: StoredWeight = (*stored, added if bias else None, fmt.number, fmt.group_size or 0)
     return given, torch.from_numpy(weights), added.double() if bias else torch.zeros(out).double()
 
 
 def float_weight(
     out: int, inner: int, dtype: torch.dtype, *, bias: bool
-) -> tuple[Weight, torch.Tensor, torch.Tensor]:
+) -> tuple[StoredWeight, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(out)
     weight = (torch.randn(out, inner, generator=generator) / 8).to(dtype)
     added = torch.randn(out, generator=generator).to(dtype)
-    given = weight, None, None, added if bias else None, "bf16", 0
+    given: StoredWeight = weight, None, None, added if bias else None, "bf16", 0
     return given, weight.double(), added.double() if bias else torch.zeros(out).double()
 
 
@@ -68,7 +69,7 @@ def check(y: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(y.double(), expected, rtol=0, atol=ROUNDING[y.dtype] * largest)
 
 
-CASES = [
+CASES: list[tuple[WeightFormat | None, int, torch.dtype]] = [
     (None, 1, torch.float32),
     (None, 3, torch.float32),
     (None, 1, torch.bfloat16),
@@ -84,7 +85,7 @@ cases = pytest.mark.parametrize(("fmt", "rows", "dtype"), CASES)
 
 def weight_of(
     fmt: WeightFormat | None, out: int, inner: int, dtype: torch.dtype, *, bias: bool = False
-) -> tuple[Weight, torch.Tensor, torch.Tensor]:
+) -> tuple[StoredWeight, torch.Tensor, torch.Tensor]:
     if fmt is None:
         return float_weight(out, inner, dtype, bias=bias)
     return packed_weight(fmt, out, inner, dtype, bias=bias)
@@ -101,6 +102,15 @@ def test_a_norm_before_a_product(fmt: WeightFormat | None, rows: int, dtype: tor
         assert y.shape == (rows, 13)
         assert y.dtype is dtype
         check(y, expected)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_fp8_with_a_scale_per_row(rows: int) -> None:
+    codes = rows_of(13, 160, torch.float32).to(torch.float8_e4m3fn)
+    scales = torch.linspace(0.01, 0.02, 13)
+    x, gains = rows_of(rows, 160, torch.float32), rows_of(7, 160, torch.float32)[0]
+    y = triton_normed_matvec(x, None, gains, EPS, 0.0, codes, scales, None, None, "fp8", 0)
+    check(y, normed(x, gains, 0.0) @ (codes.double() * scales.double().unsqueeze(1)).T)
 
 
 @cases

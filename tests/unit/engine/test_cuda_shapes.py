@@ -98,8 +98,12 @@ def own_launches(name: str, args: tuple[Any, ...]) -> int:
     from llmprof.engine.kernels.triton import attention_decode, fused_products, weight_matvec
 
     started: list[object] = []
+
+    def start(kernel: object, *_: object, **__: object) -> None:
+        started.append(kernel)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JITFunction, "run", lambda kernel, *_, **__: started.append(kernel))
+        patch.setattr(JITFunction, "run", start)
         for module in (attention_decode, fused_products, weight_matvec):
             patch.setattr(module, "multiprocessors", lambda device: MULTIPROCESSORS)
         OPDEFS[f"llmprof::{name}"]._init_fn(*args)

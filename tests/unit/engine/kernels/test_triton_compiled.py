@@ -124,12 +124,10 @@ def test_products_with_what_lies_around_them(compiled: Compiled, fmt: WeightForm
         triton_normed_matvec,
     )
 
-    if fmt is None:
-        floats = torch.empty(1024, 1024, dtype=torch.bfloat16)
-        stored = floats, None, None, None, "bf16", 0
-    else:
-        packed = PackedWeight.empty(fmt, torch.bfloat16, 1024, 1024, torch.empty)
-        stored = Linear(packed).stored
+    weight: torch.Tensor | PackedWeight = torch.empty(1024, 1024, dtype=torch.bfloat16)
+    if fmt is not None:
+        weight = PackedWeight.empty(fmt, torch.bfloat16, 1024, 1024, torch.empty)
+    stored = Linear(weight).stored
     gains = torch.empty(1024, dtype=torch.bfloat16)
     for rows, kernel in ((1, "fused_one_row"), (16, "fused_dots")):
         x = torch.empty(rows, 1024, dtype=torch.bfloat16)
