@@ -7,7 +7,7 @@ from llmprof.analysis.device_rates import rates_of
 from llmprof.analysis.op_roof import last_level_cache_bytes
 from llmprof.analysis.prediction_target import (
     available_on,
-    has_fused_kernels,
+    fused_trouble,
     multiplies_fp8,
     packed_rows_of,
 )
@@ -76,9 +76,9 @@ class PaperDevice:
         return packed_rows_of(None if self.ceilings is None else self.ceilings.environment)
 
     @property
-    def runs_fused(self) -> bool:
-        """Whether steps of few rows have fused kernels; the datasheets are those of GPUs."""
-        return has_fused_kernels(None if self.ceilings is None else self.ceilings.environment)
+    def fused_trouble(self) -> str | None:
+        """See `fused_rows_of`; the datasheets are those of GPUs."""
+        return fused_trouble(None if self.ceilings is None else self.ceilings.environment)
 
     @property
     def multiplies_fp8(self) -> bool:

@@ -73,7 +73,7 @@ def paper_target(
         decode_kernel=device.has_decode_kernel,
         packed_rows=device.packed_rows,
         fp8_arithmetic=device.multiplies_fp8,
-        fused_rows=fused_rows_of(dtype, has_kernels=device.runs_fused),
+        fused_rows=fused_rows_of(settings.execution.fused, dtype, trouble=device.fused_trouble),
     )
 
 

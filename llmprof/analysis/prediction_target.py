@@ -5,7 +5,7 @@ from typing import Final
 
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.fixed_work import step_shapes
-from llmprof.costs.fusion import fused_rows_of
+from llmprof.costs.fusion import FOR_GPUS, fused_rows_of
 from llmprof.costs.memory import MemoryNeed, memory_need
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.row_buckets import buckets_of
@@ -110,16 +110,22 @@ def target_of_run(
 def _fused_rows(
     record: RunRecord, settings: RunConfig, dtype: str, ceilings: Ceilings | None
 ) -> int:
-    """As the run did it, and with other weights, or on another device, as the engine does it now."""
-    if ceilings is None and settings.weights == record.settings.weights:
+    """As the run did it; with another switch or weights, or elsewhere, as the engine does it now."""
+    before, wanted = record.settings, settings.execution.fused
+    same = wanted is before.execution.fused and settings.weights == before.weights
+    if ceilings is None and same:
         return record.engine.fused_rows
     there = record.environment if ceilings is None else ceilings.environment
-    return fused_rows_of(dtype, has_kernels=has_fused_kernels(there))
+    return fused_rows_of(wanted, dtype, trouble=fused_trouble(there))
 
 
-def has_fused_kernels(environment: Environment | None) -> bool:
-    """Whether the engine's kernels for few rows run there; without an `environment`, on a GPU."""
-    return environment is None or (environment.gpu is not None and "triton" in environment.versions)
+def fused_trouble(environment: Environment | None) -> str | None:
+    """See `fused_rows_of`; without an `environment`, on a GPU that has everything."""
+    if environment is None:
+        return None
+    if environment.gpu is None:
+        return FOR_GPUS
+    return None if "triton" in environment.versions else "triton is not installed there"
 
 
 def packed_rows_of(environment: Environment | None) -> int:

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from llmprof.costs.options import CostOptions
+from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpCost
 from llmprof.schema.layers import DenseMlp, LayerShape, SoftmaxAttention
+from llmprof.schema.settings import Fusion
 
 FUSED_ROWS: Final = 16
 """Of activations, on a GPU: tensor cores take so many at once, and have no more to do for them than for
 one. With more a library's product is the faster one, and kernels do more than starting them costs."""
+FOR_GPUS: Final = "its kernels are made for GPUs"
+"""What keeps a CPU from having them."""
+_DTYPES: Final = ("bf16", "fp16")
 _NORMS_AROUND: Final = 4
 """Norms of a layer that has some behind its blocks too: there is no product after those."""
 
@@ -30,12 +35,26 @@ class Part:
     negative where the host no longer writes what the part would read."""
 
 
-def fused_rows_of(dtype: str, *, has_kernels: bool) -> int:
-    """`CostOptions.fused_rows` of steps that compute in `dtype`, on a device that has the kernels or not.
+def fused_rows_of(wanted: Fusion, dtype: str, *, trouble: str | None) -> int:
+    """`CostOptions.fused_rows` of steps that compute in `dtype`.
 
-    float32 has no tensor cores that keep its digits: several rows would be bound by arithmetic.
+    `trouble`: why the device has no such kernels, as the end of a sentence; None where it has them.
+
+    Raises:
+        CapabilityError: `execution.fused=on` where that cannot be.
     """
-    return FUSED_ROWS if has_kernels and dtype in ("bf16", "fp16") else 0
+    if trouble is None and dtype not in _DTYPES:
+        trouble = (
+            f"several rows in {dtype}, which no tensor core takes whole, are bound by arithmetic"
+        )
+    if trouble is None:
+        return 0 if wanted is Fusion.OFF else FUSED_ROWS
+    if wanted is Fusion.ON:
+        raise CapabilityError(
+            f"execution.fused=on is not available: {trouble}",
+            remedy="Set execution.fused=auto or off",
+        )
+    return 0
 
 
 def runs_fused(rows: int, options: CostOptions) -> bool:

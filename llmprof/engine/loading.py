@@ -21,7 +21,6 @@ from llmprof.engine.kernels.memory import WeightMemory
 from llmprof.engine.linear import Linear
 from llmprof.engine.model import Decoder, DecoderLayer
 from llmprof.engine.norm import HeadNorm, RmsNorm
-from llmprof.engine.normed_product import most_fused_rows
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.quantization.rounding import quantize_into
 from llmprof.engine.random_weights import RandomTensors
@@ -159,21 +158,8 @@ class _Loader:
         head = embedding if tied else self._linear([LM_HEAD.removesuffix(".weight")])
         has_experts = any(layer.mlp.kind == "experts" for layer in self._model.layers)
         choice = self._choice if has_experts else None
-        projections = (
-            head,
-            *(one for layer in layers for one in (layer.qkv, layer.output)),
-            *(one for layer in layers for one in layer.feed_forward.projections),
-        )
         return Decoder(
-            self._model,
-            embedding,
-            layers,
-            final_norm,
-            head,
-            attention,
-            choice,
-            self._ranks,
-            most_fused_rows(projections, self._device),
+            self._model, embedding, layers, final_norm, head, attention, choice, self._ranks
         )
 
     def _layer(self, index: int) -> DecoderLayer:

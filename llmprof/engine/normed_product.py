@@ -4,9 +4,7 @@ from typing import Final
 
 import torch
 
-from llmprof.costs.fusion import FUSED_ROWS
-from llmprof.costs.weight_formats import WeightFormat
-from llmprof.engine.kernels.fused import fused_kernels, runs_fused
+from llmprof.engine.kernels.fused import fused_kernels
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import RmsNorm
 from llmprof.engine.probe import Probe
@@ -56,16 +54,3 @@ def gated_product(
     )
     probe.group_end()
     return inner
-
-
-def most_fused_rows(projections: tuple[Linear, ...], device: str) -> int:
-    """Rows up to which a model of these projections runs fused; 0 where its kernels are separate."""
-    if not runs_fused(device):
-        return 0
-    fits = all(_can_fuse(one.format, one.weight.dtype) for one in projections)
-    return FUSED_ROWS if fits else 0
-
-
-def _can_fuse(weights: WeightFormat, dtype: torch.dtype) -> bool:
-    """float32 has no tensor cores that keep its digits: several rows would be bound by arithmetic."""
-    return dtype in (torch.bfloat16, torch.float16) and weights.number != "fp32"

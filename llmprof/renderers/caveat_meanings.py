@@ -95,6 +95,17 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "group took. The loss below zero shows by how much it is overstated here.",
         "Read fixed cost and loss of this group together; their sum is measured.",
     ),
+    "fused-kernels": _M(
+        "Decode steps of few rows ran kernels of this engine that join a product with its norm, gate or "
+        "addition. They start fewer kernels; whether each reads its weights as fast as the library's "
+        "product has not been measured on this device.",
+        "Compare `execution.fused=off` with `on` before you take a low fraction for the device's.",
+    ),
+    "fusion-not-measured": _M(
+        "The prediction switches between fused kernels and one for every op. Bytes, FLOPs and launches "
+        "are counted; how fast the other kernels read is taken from those that ran.",
+        "Measure both with `llmprof compare`.",
+    ),
     "grouped-scale": _M(
         "Steps of the pass that times op groups were slower or faster than clean steps by more than "
         "15 %; their shares were scaled.",

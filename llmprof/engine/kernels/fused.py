@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from llmprof.engine.kernels.triton.available import runs_triton
+from llmprof.costs.fusion import FOR_GPUS
+from llmprof.engine.kernels.triton.available import runs_triton, triton_trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,15 @@ class FusedKernels:
 def runs_fused(device: str) -> bool:
     """Whether `cpu` or `cuda:N` has them."""
     return device != "cpu" and runs_triton(device)
+
+
+def fused_trouble(device: str) -> str | None:
+    """Why `cpu` or `cuda:N` has none, as the end of a sentence; None: it has them."""
+    if device == "cpu":
+        return FOR_GPUS
+    if runs_fused(device):
+        return None
+    return triton_trouble(device) or f"triton runs no kernels on {device}"
 
 
 @functools.cache
