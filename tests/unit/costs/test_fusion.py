@@ -3,11 +3,13 @@
 import pytest
 
 from llmprof.architectures.manifest import manifest_from_config
+from llmprof.costs.fusion import fused_rows_of
 from llmprof.costs.options import CostOptions
 from llmprof.costs.step import step_cost
+from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpCost, OpGroup, Phase, SequenceShape, StepCost, StepShape
 from llmprof.schema.model import ModelConfig
-from llmprof.schema.settings import KvLayout
+from llmprof.schema.settings import Fusion, KvLayout
 from tests.published import decoder
 
 HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 64, 96, 4, 2, 16, 50
@@ -43,6 +45,16 @@ def test_a_kernel_reads_its_input_and_writes_its_result(name: str, numbers: int)
     op = by_name(decode(MODEL, CostOptions(fused_rows=16)))[name]
     assert op.calls == 1
     assert op.traffic.activations == pytest.approx(ROWS * numbers * NUMBER, rel=1e-12)
+
+
+def test_rows_that_are_fused_follow_from_switch_dtype_and_device() -> None:
+    assert fused_rows_of(Fusion.AUTO, "bf16", trouble=None) == 16
+    assert fused_rows_of(Fusion.ON, "fp16", trouble=None) == 16
+    assert fused_rows_of(Fusion.OFF, "bf16", trouble=None) == 0
+    assert fused_rows_of(Fusion.AUTO, "fp32", trouble=None) == 0
+    assert fused_rows_of(Fusion.AUTO, "bf16", trouble="no GPU") == 0
+    with pytest.raises(CapabilityError, match="execution.fused=on is not available: no GPU"):
+        fused_rows_of(Fusion.ON, "bf16", trouble="no GPU")
 
 
 def test_what_must_be_read_and_multiplied_stays() -> None:

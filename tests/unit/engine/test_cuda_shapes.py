@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from llmprof.costs.step import step_cost
 from llmprof.engine import admission, linear, loading
-from llmprof.engine.attention import chunk_kernels, decode_kernels
+from llmprof.engine.attention import CacheKernels, chunk_kernels, decode_kernels
 from llmprof.engine.description import cost_options
 from llmprof.engine.engine import Engine
 from llmprof.engine.execution.decode_inputs import DecodeInputs
@@ -166,6 +166,47 @@ def test_more_rows_than_are_fused() -> None:
     assert decode == {**MANY_ROWS, "triton_kv_append_": 2, "triton_decode_attention": 2}
 
 
+@pytest.mark.parametrize("fused", ["on", "off"])
+def test_the_switch(fused: str) -> None:
+    """Off: as with many rows, the products of float weights being torch's."""
+    prefill, decode = steps(execution={"fused": fused})
+    few = {**FEW_ROWS, "triton_turn_append_": 2}
+    apart = {**MANY_ROWS, "triton_kv_append_": 2}
+    assert decode == {**(few if fused == "on" else apart), "triton_decode_attention": 2}
+    assert prefill == {**apart, **(FEW_LOGITS if fused == "on" else {})}
+
+
+def test_an_engine_on_the_same_weights_takes_the_other_setting() -> None:
+    weights = {"source": "random", "dtype": "bf16"}
+    off, auto = (settings(weights=weights, execution={"fused": one}) for one in ("off", "auto"))
+    engine = Engine.load(on_paper(MODEL), off, device="meta", threads=1, host_available_bytes=2**33)
+    assert engine.decoder.fused_rows == 0
+    assert engine.arranged(auto).decoder.fused_rows == 16
+
+
+class WholeStep:
+    """A library's kernel, as far as shapes go."""
+
+    name = "a library's"
+
+    def begin_step(self, step: StepBatch) -> None: ...
+
+    def before_replay(self, step: StepBatch, block_tokens: int) -> None: ...
+
+    def __call__(self, query: torch.Tensor, *_: object) -> torch.Tensor:
+        return query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
+
+
+@pytest.mark.parametrize("batch", [3, 17])
+def test_attention_of_a_library(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes queries as the turning kernel leaves them, and what it gives is projected and added."""
+    kernels = CacheKernels("a library", step=WholeStep())
+    monkeypatch.setattr("llmprof.engine.engine.cache_kernels", lambda *_, **__: kernels)
+    _, decode = steps(batch)
+    few, many = {**FEW_ROWS, "triton_turn_append_": 2}, {**MANY_ROWS, "triton_kv_append_": 2}
+    assert decode == (few if batch == 3 else many)
+
+
 @pytest.mark.parametrize("layout", ["none", "contiguous", "paged"])
 def test_standard_attention(layout: str) -> None:
     prefill, decode = steps(kv_cache={"layout": layout}, attention={"kind": "standard"})
@@ -233,6 +274,8 @@ def launches(model: ModelConfig, batch: int = 1, **groups: Mapping[str, object])
 INT8_PAGED = {"kv_cache": {"layout": "paged", "dtype": "int8"}}
 INT8 = {"weights": {"quantization": "int8"}}
 INT4 = {"weights": {"quantization": "int4"}}
+FP8 = {"weights": {"quantization": "fp8"}}
+NATIVE = {"attention": {"backend": "native"}}
 WITH_BIASES = LLAMA_3_1_8B.model_copy(update={"attention_bias": True})
 
 
@@ -244,10 +287,12 @@ WITH_BIASES = LLAMA_3_1_8B.model_copy(update={"attention_bias": True})
         (LLAMA_3_1_8B, INT8_PAGED),
         (LLAMA_3_1_8B, INT8),
         (LLAMA_3_1_8B, INT4),
+        (LLAMA_3_1_8B, FP8),
+        (LLAMA_3_1_8B, NATIVE),
         (WITH_BIASES, {}),
         (QWEN3_8B, {}),
     ],
-    ids=["bf16", "int8-kv", "int8", "int4", "biases", "head-norms"],
+    ids=["bf16", "int8-kv", "int8", "int4", "fp8", "native", "biases", "head-norms"],
 )
 def test_an_8b_decode_step_launches_200_kernels_at_most(
     model: ModelConfig, groups: Mapping[str, Mapping[str, object]], batch: int
@@ -283,7 +328,7 @@ def test_without_triton_an_8b_decode_step_takes_more(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("batch", [1, 20])
-@pytest.mark.parametrize("quantization", ["none", "int8"])
+@pytest.mark.parametrize("quantization", ["none", "int8", "fp8"])
 @pytest.mark.parametrize("model", [LLAMA_3_1_8B, QWEN3_8B], ids=["llama", "qwen3"])
 def test_costs_count_the_operators_that_run(
     model: ModelConfig, quantization: str, batch: int, monkeypatch: pytest.MonkeyPatch
