@@ -27,11 +27,9 @@ def runs_fused(device: str) -> bool:
 
 def fused_trouble(device: str) -> str | None:
     """Why `cpu` or `cuda:N` has none, as the end of a sentence; None: it has them."""
-    if device == "cpu":
-        return FOR_GPUS
     if runs_fused(device):
         return None
-    return triton_trouble(device) or f"triton runs no kernels on {device}"
+    return triton_trouble(device) if torch.device(device).type == "cuda" else FOR_GPUS
 
 
 @functools.cache

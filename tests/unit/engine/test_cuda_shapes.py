@@ -7,15 +7,14 @@ of the CPU. (Fake tensors would say `cuda`, and cannot be sliced without a CUDA 
 import importlib.util
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from llmprof.costs.step import step_cost
 from llmprof.engine import admission, linear, loading
 from llmprof.engine.attention import CacheKernels, chunk_kernels, decode_kernels
+from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
 from llmprof.engine.description import cost_options
 from llmprof.engine.engine import Engine
 from llmprof.engine.execution.decode_inputs import DecodeInputs
@@ -28,6 +27,7 @@ from llmprof.instruments import dispatched_op
 from llmprof.instruments.op_recorder import OpRecorder
 from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
+from tests.own_launches import OwnOperators
 from tests.published import LLAMA_3_1_8B, QWEN3_8B, decoder
 from tests.tiny_decoders import on_paper, settings
 
@@ -46,9 +46,6 @@ FEW_ROWS = {
     "triton_added_matvec_": 4,
 }
 """The products of two layers and the head, with all that lies between them but attention's."""
-MULTIPROCESSORS = 132
-"""Of an H200: they decide where sums are split among programs, which a second launch joins."""
-NO_LAUNCH = ("aten.empty", "aten.new_empty")
 
 
 class NoTensors:
@@ -59,55 +56,6 @@ class NoTensors:
 
     def take_over(self, name: str, out: PackedWeight, expert: int | None = None) -> bool:
         return True
-
-
-class OwnOperators(TorchDispatchMode):
-    """Counts what runs of `llmprof`; everything must be on the device by then.
-
-    And launches: of each operator of ours as many as it makes (`own_launches`), of torch one for each
-    operator that is no view; its products may take two, where a library splits their sums.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: Counter[str] = Counter()
-        self.launches = 0
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: tuple[type, ...],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func.namespace == "llmprof":
-            tensors = [one for one in args if isinstance(one, torch.Tensor)]
-            assert {one.device.type for one in tensors} == {"meta"}
-            self.calls[func.overloadpacket.__name__] += 1
-            self.launches += own_launches(func.overloadpacket.__name__, args)
-        elif not func.is_view and not str(func).startswith(NO_LAUNCH):
-            self.launches += 1
-        return func(*args, **(kwargs or {}))
-
-
-def own_launches(name: str, args: tuple[Any, ...]) -> int:
-    """Kernels that an operator of ours starts on an H200, which is all that is left out here."""
-    from torch._library.custom_ops import OPDEFS
-    from triton.runtime.jit import JITFunction
-
-    from llmprof.engine.kernels.triton import attention_decode, fused_products, weight_matvec
-
-    started: list[object] = []
-
-    def start(kernel: object, *_: object, **__: object) -> None:
-        started.append(kernel)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JITFunction, "run", start)
-        for module in (attention_decode, fused_products, weight_matvec):
-            patch.setattr(module, "multiprocessors", lambda device: MULTIPROCESSORS)
-        OPDEFS[f"llmprof::{name}"]._init_fn(*args)
-    return len(started)
 
 
 @pytest.fixture(autouse=True)
@@ -193,7 +141,9 @@ class WholeStep:
 
     def before_replay(self, step: StepBatch, block_tokens: int) -> None: ...
 
-    def __call__(self, query: torch.Tensor, *_: object) -> torch.Tensor:
+    def __call__(
+        self, query: torch.Tensor, store: torch.Tensor, step: StepBatch, rule: ScoreRule = PLAIN
+    ) -> torch.Tensor:
         return query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
 
 
