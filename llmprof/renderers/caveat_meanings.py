@@ -22,6 +22,15 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "Trust the time, not the fraction: bytes that a cache served were counted as memory traffic, "
         "or a ceiling was read too low.",
     ),
+    "attention-backend": _M(
+        "Attention ran on kernels that are not the first choice here, since those do not work.",
+        "Mend what the caveat names, or name the backend that you want.",
+    ),
+    "backend-not-predicted": _M(
+        "Another library's attention kernels move the same bytes; how fast they are follows from nothing "
+        "that was measured.",
+        "Measure both with `llmprof compare`.",
+    ),
     "cache-resident": _M(
         "What a step reads may stay in the last-level cache from step to step, so the read ceiling is "
         "that of a stream as large, not of DRAM.",

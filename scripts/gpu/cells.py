@@ -48,7 +48,6 @@ _INT4: Final = {"weights.quantization": "int4"}
 
 _ON_GPU: Final = (
     Cell("base"),
-    Cell("unfused", {"execution.fused": "off"}),
     Cell("eager", {"execution.mode": "eager"}),
     Cell("prefill-8k", _prompt(8192)),
     Cell("paged-32k", _filled(_LONG, **_PAGED)),

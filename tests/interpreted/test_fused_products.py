@@ -52,7 +52,7 @@ def rows_of(rows: int, inner: int, dtype: torch.dtype) -> torch.Tensor:
 
 def squares_of(x: torch.Tensor, piece: int) -> torch.Tensor:
     """[pieces, rows], as whoever makes x leaves them."""
-    return torch.stack([part.float().square().sum(1) for part in x.split(piece, 1)])
+    return torch.stack([part.float().square().sum(1) for part in torch.split(x, piece, 1)])
 
 
 def normed(x: torch.Tensor, gains: torch.Tensor, offset: float) -> torch.Tensor:

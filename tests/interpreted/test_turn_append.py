@@ -29,7 +29,7 @@ def test_as_three_kernels(
     """Bit for bit; rows at a stride, and heads that turn in part."""
     num_heads = QUERY_HEADS + 2 * KV_HEADS
     rows = drawn(3, num_heads * head_dim + 16, dtype=dtype)[:, 16:]
-    heads = rows.unflatten(1, (num_heads, head_dim))
+    heads = rows.view(3, num_heads, head_dim)
     gains = drawn(QUERY_HEADS + KV_HEADS, head_dim, dtype=dtype) if offset is not None else None
     cos, sin = (drawn(3, size, rotary_dim, dtype=dtype)[:, :1].contiguous() for size in (1, 2))
     kept = {"same": dtype, "int8": torch.int8, "fp8": torch.float8_e4m3fn}[stored]
