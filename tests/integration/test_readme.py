@@ -6,6 +6,7 @@ command: it stands between the demo's markers, or in a block that is marked `tex
 
 import re
 import shlex
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,13 +123,14 @@ def test_the_workflow_s_steps_fit_together() -> None:
     before = " && ".join(commands[: commands.index(shlex.join(["llmprof", *gate]))])
     venv = asked["base_python"].removesuffix("/bin/python")
     assert f"python -m venv {venv} " in before
-    (worktree,) = re.findall(rf"git worktree add (\S+) {re.escape(asked['base_ref'])}", before)
+    (worktree,) = re.findall(rf"git worktree add -f (\S+) {re.escape(asked['base_ref'])}", before)
     assert f"{venv}/bin/pip install {worktree}" in before
     (checkout,) = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
     assert checkout["with"]["fetch-depth"] == 0  # else the base's commit is not there
     (upload,) = [step for step in steps if "upload-artifact@" in step.get("uses", "")]
     assert upload["if"] == "always()"  # after a FAIL too
-    assert upload["with"]["path"] == str(asked["junit"])
+    assert fnmatch(str(asked["junit"]), upload["with"]["path"])
+    assert all(fnmatch(str(one), upload["with"]["path"]) for one in asked["output"])
 
 
 def test_every_make_target_exists() -> None:

@@ -147,12 +147,16 @@ FORMATS = (
 @pytest.mark.parametrize("compiled", [AMPERE, HOPPER], indirect=True)
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_products_with_what_lies_around_them(compiled: Compiled, fmt: WeightFormat | None) -> None:
-    """32 programs for 132 multiprocessors: the last ones join what others left to them."""
+    """32 programs for 132 multiprocessors: the last ones join what others left to them.
+
+    One row of int4 codes is too short to be shared.
+    """
     from llmprof.engine.kernels.triton.fused_products import (
         triton_added_matvec_,
         triton_gated_matvec,
         triton_normed_matvec,
     )
+    from llmprof.engine.kernels.triton.weight_plan import plan_matvec
 
     weight: torch.Tensor | PackedWeight = torch.empty(1024, 1024, dtype=torch.bfloat16)
     if fmt is not None:
@@ -166,7 +170,8 @@ def test_products_with_what_lies_around_them(compiled: Compiled, fmt: WeightForm
         triton_normed_matvec(x, squares, gains, 1e-5, 0.0, *stored)
         ptx = compiled.ptx[kernel]
         assert in_one_piece(ptx, f"{WIDE_LOAD}|{WIDE_COPY}") >= 2
-        assert re.search(r"atom\S*\.acq_rel\.add", ptx)
+        shared = plan_matvec(rows, 1024, stored[0].shape[1] * stored[0].itemsize, 132).splits > 1
+        assert (re.search(r"atom\S*\.acq_rel\.add", ptx) is not None) is shared
         assert ("mma" in ptx) is (rows > 1)
 
 
