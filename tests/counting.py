@@ -167,7 +167,7 @@ def _tensors(part: object) -> Iterator[tuple[torch.Tensor, int]]:
     if isinstance(part, torch.Tensor):
         yield part, part.nbytes
     elif isinstance(part, HeadNorm):
-        yield part._gains, 2 * part._gains[0].nbytes
+        yield part.gains, 2 * part.gains[0].nbytes
     elif isinstance(part, tuple | list):
         for one in part:
             yield from _tensors(one)

@@ -108,11 +108,11 @@ def weight_tensors(decoder: Decoder) -> Iterator[torch.Tensor]:
         if linear.bias is not None:
             yield linear.bias
     for layer in decoder.layers:
-        yield layer.input_norm._gain
-        yield layer.feed_forward_norm._gain
+        yield layer.input_norm.gain
+        yield layer.feed_forward_norm.gain
         if layer.head_norm is not None:
-            yield layer.head_norm._gains
-    yield decoder.final_norm._gain
+            yield layer.head_norm.gains
+    yield decoder.final_norm.gain
 
 
 def _linears(decoder: Decoder) -> Iterator[Any]:

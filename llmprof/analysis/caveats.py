@@ -10,6 +10,7 @@ from llmprof.analysis.validity import RoundSelection
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Roof
 from llmprof.schema.run import Round, RunRecord
+from llmprof.schema.settings import WorkloadKind
 
 THROTTLING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
@@ -47,6 +48,14 @@ def _of_run(record: RunRecord, roof: Roof | None) -> Iterable[Caveat]:
             f"choice: {record.engine.attention_fallback}",
             remedy="Mend what is named, or set attention.backend to what you want.",
         )
+    if _fused_beside_a_library(record):
+        yield Caveat(
+            code="fused-kernels",
+            message=f"steps of up to {record.engine.fused_rows} rows ran products of our own, with what "
+            "lies around them; on this device nobody has compared them with the library's",
+            remedy="Compare them: `llmprof compare CONFIG --base execution.fused=off "
+            "--cand execution.fused=on`",
+        )
     if roof is None:
         yield Caveat(
             code="no-ceilings",
@@ -70,6 +79,15 @@ def _of_run(record: RunRecord, roof: Roof | None) -> Iterable[Caveat]:
         message="bytes and FLOPs are counted from shapes, no hardware counter was read: "
         "GB/s is a lower bound of the real traffic",
     )
+
+
+def _fused_beside_a_library(record: RunRecord) -> bool:
+    """Float weights alone have a library's products, and only steps of few rows leave them."""
+    engine, workload = record.engine, record.settings.workload
+    if not engine.fused_rows or engine.packed_rows is not None:
+        return False
+    serves = workload.kind is WorkloadKind.TRACE
+    return serves or workload.batch <= engine.fused_rows
 
 
 def _throttled(rounds: Sequence[Round]) -> Iterable[Caveat]:

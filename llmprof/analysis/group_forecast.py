@@ -76,7 +76,9 @@ def forecast_group(change: GroupChange) -> Forecast:
     A group whose kernel and work are those of the base takes the base's time. Else a measured pair of
     kernel times goes first, then the roofs of the same kernel, then those of another.
     """
-    if not change.target.work.of(change.group) and change.group in HAVE_LINKS:
+    if not change.target.work.of(change.group) and (
+        change.group in HAVE_LINKS or change.base.work.of(change.group)
+    ):
         return Forecast(Span.exactly(0.0), "nothing to do")
     if change.other_device:
         return _on_another_device(change)

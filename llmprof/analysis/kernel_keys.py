@@ -3,6 +3,7 @@
 from typing import Final
 
 from llmprof.analysis.prediction_target import PACKED_ROWS, Target
+from llmprof.costs.fusion import runs_fused
 from llmprof.schema.cost import PROJECTIONS, OpGroup, StepShape
 from llmprof.schema.settings import KvLayout
 
@@ -21,7 +22,9 @@ def kernel_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
     """Everything that picks the kernel of `group` in a step of `shape`."""
     if group in PROJECTIONS:
         return _product_key(group, target, shape)
-    if group in (OpGroup.ATTENTION, OpGroup.KV_APPEND):
+    if group is OpGroup.KV_APPEND:
+        return (*_cache_key(target, shape), runs_fused(shape.new_tokens, target.options))
+    if group is OpGroup.ATTENTION:
         return _cache_key(target, shape)
     return (target.options.compute_dtype,)
 
@@ -35,7 +38,8 @@ def _product_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
     """Few rows have a kernel for each number of them; from there on one library product serves all."""
     rows = product_rows(group, shape)
     skinny = rows <= (target.options.packed_rows or PACKED_ROWS)
-    return (target.weight_format(TENSOR_OF[group]), rows if skinny else "many rows")
+    fused = runs_fused(rows, target.options)
+    return (target.weight_format(TENSOR_OF[group]), rows if skinny else "many rows", fused)
 
 
 def _cache_key(target: Target, shape: StepShape) -> KernelKey:

@@ -18,6 +18,7 @@ from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import (
     AttentionKind,
     ExecutionMode,
+    Fusion,
     KvDtype,
     KvLayout,
     Quantization,
@@ -86,6 +87,10 @@ def _switches(record: RunRecord) -> Iterator[Switch]:
         replayed = settings.model_copy(update={"execution": execution})
         if settings.kv_cache.layout is not KvLayout.NONE:
             yield Switch(f"{mode.value} steps", replayed, (), "starting ops from Python")
+    if settings.execution.fused is Fusion.OFF and not on_cpu:
+        execution = settings.execution.model_copy(update={"fused": Fusion.AUTO})
+        fused = settings.model_copy(update={"execution": execution})
+        yield Switch("fused kernels for few rows", fused, (), "starting kernels")
     for times in _LARGER_BATCHES:
         batch = times * settings.workload.batch
         workload = settings.workload.model_copy(update={"batch": batch})

@@ -5,7 +5,12 @@ from typing import Final
 
 from llmprof.analysis.device_rates import rates_of
 from llmprof.analysis.op_roof import last_level_cache_bytes
-from llmprof.analysis.prediction_target import available_on, multiplies_fp8, packed_rows_of
+from llmprof.analysis.prediction_target import (
+    available_on,
+    fused_trouble,
+    multiplies_fp8,
+    packed_rows_of,
+)
 from llmprof.analysis.rates import Rates
 from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings, FixedCost
@@ -69,6 +74,11 @@ class PaperDevice:
     def packed_rows(self) -> int:
         """See `CostOptions`; the datasheets are those of GPUs."""
         return packed_rows_of(None if self.ceilings is None else self.ceilings.environment)
+
+    @property
+    def fused_trouble(self) -> str | None:
+        """See `fused_rows_of`; the datasheets are those of GPUs."""
+        return fused_trouble(None if self.ceilings is None else self.ceilings.environment)
 
     @property
     def multiplies_fp8(self) -> bool:

@@ -20,6 +20,7 @@ from llmprof.analysis.prediction_target import Target, capacity_of, make_target
 from llmprof.analysis.spans import Span, added, ratio_of
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
+from llmprof.costs.fusion import fused_rows_of
 from llmprof.costs.weight_layout import float_dtype, laid_out
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
@@ -72,6 +73,7 @@ def paper_target(
         decode_kernel=device.has_decode_kernel,
         packed_rows=device.packed_rows,
         fp8_arithmetic=device.multiplies_fp8,
+        fused_rows=fused_rows_of(settings.execution.fused, dtype, trouble=device.fused_trouble),
     )
 
 

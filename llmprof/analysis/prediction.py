@@ -132,6 +132,7 @@ def predict(
             *capacity_caveats(asked, capacity),
             *_missing_phases(record, [phase for phase in phases if phase not in base.cases]),
             *_other_kernels(record.settings, settings),
+            *_other_fusion(base.target, asked),
         ),
     )
 
@@ -184,6 +185,19 @@ def _other_kernels(base: RunConfig, target: RunConfig) -> Iterator[Caveat]:
             message=f"attention.backend={asked.value} moves as many bytes and does as many FLOPs: "
             "how fast its kernels are is not predicted",
             remedy=f"Measure both: `llmprof compare CONFIG --cand attention.backend={asked.value}`",
+        )
+
+
+def _other_fusion(base: Target, target: Target) -> Iterator[Caveat]:
+    before, after = base.options.fused_rows, target.options.fused_rows
+    if before != after:
+        kernels = "fused kernels" if after else "a kernel for every op"
+        yield Caveat(
+            code="fusion-not-measured",
+            message=f"with {kernels}, other launches and activations are counted, and the weights that "
+            "are read stay; how fast these kernels are is not known here",
+            remedy="Measure both: `llmprof compare CONFIG --base execution.fused=off "
+            "--cand execution.fused=on`",
         )
 
 

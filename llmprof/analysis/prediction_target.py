@@ -5,6 +5,7 @@ from typing import Final
 
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.fixed_work import step_shapes
+from llmprof.costs.fusion import FOR_GPUS, fused_rows_of
 from llmprof.costs.memory import MemoryNeed, memory_need
 from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.row_buckets import buckets_of
@@ -102,7 +103,29 @@ def target_of_run(
         packed_rows=(None if ceilings else record.engine.packed_rows)
         or packed_rows_of(there.environment),
         fp8_arithmetic=record.engine.fp8_arithmetic if fp8_ran else multiplies_fp8(there),
+        fused_rows=_fused_rows(record, settings, dtype, ceilings),
     )
+
+
+def _fused_rows(
+    record: RunRecord, settings: RunConfig, dtype: str, ceilings: Ceilings | None
+) -> int:
+    """As the run did it; with another switch or weights, or elsewhere, as the engine does it now."""
+    before, wanted = record.settings, settings.execution.fused
+    same = wanted is before.execution.fused and settings.weights == before.weights
+    if ceilings is None and same:
+        return record.engine.fused_rows
+    there = record.environment if ceilings is None else ceilings.environment
+    return fused_rows_of(wanted, dtype, trouble=fused_trouble(there))
+
+
+def fused_trouble(environment: Environment | None) -> str | None:
+    """See `fused_rows_of`; without an `environment`, on a GPU that has everything."""
+    if environment is None:
+        return None
+    if environment.gpu is None:
+        return FOR_GPUS
+    return None if "triton" in environment.versions else "triton is not installed there"
 
 
 def packed_rows_of(environment: Environment | None) -> int:
@@ -125,11 +148,12 @@ def make_target(
     decode_kernel: bool,
     packed_rows: int = PACKED_ROWS,
     fp8_arithmetic: bool = False,
+    fused_rows: int = 0,
 ) -> Target:
     """From the parts.
 
     `dtype`: of the arithmetic; `decode_kernel`: flash decodes without a gather; `packed_rows`: see
-    `CostOptions`; `fp8_arithmetic`: the device multiplies in fp8.
+    `CostOptions`; `fp8_arithmetic`: the device multiplies in fp8; `fused_rows`: as `packed_rows`.
 
     Raises:
         InputError: more tokens than the model has positions.
@@ -147,6 +171,7 @@ def make_target(
         kv_access=kv_access(settings, decode_kernel=decode_kernel and flash),
         packed_rows=packed_rows if packed else None,
         fp8_arithmetic=fp8_arithmetic and dtype == "bf16",
+        fused_rows=fused_rows,
         row_buckets=buckets_of(settings),
     )
     return Target(settings, model, weights, options, step_shapes(settings))

@@ -1,8 +1,9 @@
 """One step under other settings: the ledger recomputed, group by group."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -32,7 +33,7 @@ from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.statistics import relative_spread
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.ceilings import FixedCost
-from llmprof.schema.cost import OpGroup, Phase, StepShape
+from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
 from llmprof.schema.prediction import OverheadTime
 
 IN_THE_SKELETON: Final = (
@@ -144,7 +145,22 @@ def _target_work(basis: Basis, one: SplitCase, target: Target, phase: Phase) -> 
     if elsewhere or before is not after:
         fixed = GroupFixedCost.of(basis.fixed_cost, fixed.ops, in_graph=after)
     cache_bytes = basis.other_cache_bytes if elsewhere else one.work.cache_bytes
-    return StepWork(cost=target.cost(phase), fixed_cost=fixed, cache_bytes=cache_bytes)
+    cost = target.cost(phase)
+    fixed = replace(fixed, ops=_ops_started(fixed.ops, one.work.cost, cost))
+    return StepWork(cost=cost, fixed_cost=fixed, cache_bytes=cache_bytes)
+
+
+def _ops_started(
+    counted: Mapping[OpGroup, int] | None, before: StepCost, after: StepCost
+) -> Mapping[OpGroup, int] | None:
+    """As counted in the base; of a group that only the target has, one op for each call."""
+    if counted is None:
+        return None
+    calls: Counter[OpGroup] = Counter()
+    for op in after.ops:
+        calls[op.group] += op.calls
+    gone = {op.group for op in before.ops} - calls.keys()
+    return dict(calls) | {group: ops for group, ops in counted.items() if group not in gone}
 
 
 def _change(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> GroupChange:

@@ -69,6 +69,7 @@ def cost_of(record: RunRecord, shape: StepShape) -> StepCost | None:
         kv_access=record.engine.kv_access,
         packed_rows=record.engine.packed_rows,
         fp8_arithmetic=record.engine.fp8_arithmetic,
+        fused_rows=record.engine.fused_rows,
         row_buckets=record.engine.row_buckets,
         experts_read=record.engine.experts_read,
         tensor_parallel=record.settings.parallel.tensor,

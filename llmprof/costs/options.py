@@ -70,6 +70,8 @@ class CostOptions:
     fp8_arithmetic: bool = False
     """Products of more rows with fp8 weights unpack nothing: they round their rows to fp8, and multiply
     in it."""
+    fused_rows: int = 0
+    """Rows up to which a product is one kernel with what lies around it (`costs.fusion`)."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of steps that ran; steps of other sizes read as many as independent choices would on average."""
     row_buckets: tuple[int, ...] = ()
@@ -88,6 +90,7 @@ def options_from(
     kv_access: KvAccess | None = None,
     packed_rows: int | None = None,
     fp8_arithmetic: bool = False,
+    fused_rows: int = 0,
     experts_read: tuple[ExpertsRead, ...] = (),
     row_buckets: tuple[int, ...] = (),
     tensor_parallel: int = 1,
@@ -95,9 +98,9 @@ def options_from(
     """The options of a run whose dtypes have been resolved (`as_stored` and `as_weights` are not).
 
     `head_dim` is the model's: int8 keys and values have one scale for so many numbers. Without a
-    cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows`, `fp8_arithmetic`,
+    cache `kv_dtype` says nothing and is not read. `kv_access`, `packed_rows`, `fp8_arithmetic`, `fused_rows`,
     `experts_read` and `row_buckets` are as the engine does it; by default nothing is gathered,
-    unpacked or padded, and tokens choose their experts independently. `tensor_parallel` is that of
+    unpacked, fused or padded, and tokens choose their experts independently. `tensor_parallel` is that of
     the weights that are to be costed.
 
     Raises:
@@ -116,6 +119,7 @@ def options_from(
         kv_access=kv_access or KvAccess(),
         packed_rows=packed_rows,
         fp8_arithmetic=fp8_arithmetic,
+        fused_rows=fused_rows,
         experts_read=experts_read,
         row_buckets=row_buckets,
         tensor_parallel=tensor_parallel,

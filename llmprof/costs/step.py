@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from llmprof.costs.collectives import all_gather, all_reduce
+from llmprof.costs.fusion import FINAL_NORM, fused, fused_layer, runs_fused
 from llmprof.costs.groups import StoredWeights
 from llmprof.costs.layer import LayerCosts
 from llmprof.costs.ops import elementwise, linear, linear_flops, op_cost, unpacked_bytes
@@ -65,7 +66,10 @@ def _layers(
                 options,
                 rotary_share=model.rotary_share,
             )
-            yield from costs.ops()
+            ops = costs.ops()
+            if runs_fused(shape.new_tokens, options):
+                ops = iter(fused_layer(ops, kind, model.rotary_share, options))
+            yield from ops
             yield from _per_layer_inputs(model, costs)
 
 
@@ -184,7 +188,8 @@ def _head(
         options=options,
     )
     sampled = rows * model.vocab_size * options.tensor_parallel
-    return (final, head, elementwise("sampling", calls=1, numbers=sampled, options=options))
+    ops = fused((final, head), [FINAL_NORM] if runs_fused(rows, options) else [])
+    return (*ops, elementwise("sampling", calls=1, numbers=sampled, options=options))
 
 
 def _between_devices(

@@ -4,6 +4,7 @@ from llmprof.architectures.source import ModelSource, require_weights
 from llmprof.engine.capabilities import (
     check_attention,
     check_capabilities,
+    check_fused,
     check_weights,
     check_workload,
 )
@@ -44,6 +45,7 @@ def admit(
     check_workload(config, source.config)
     require_weights(source, config.weights)
     dtype = compute_dtype(config.weights.dtype, source.manifest)
+    check_fused(config, dtype.name, device)
     check_memory(
         predicted_memory(source.config, config, dtype.name),
         name=source.name,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from llmprof.costs.fusion import fused_rows_of
+from llmprof.engine.kernels.fused import fused_trouble
 from llmprof.engine.kernels.packed import packed_trouble
 from llmprof.engine.request_trace import Request
 from llmprof.engine.runnable import check_rotation
@@ -12,6 +14,7 @@ from llmprof.schema.settings import (
     BatchingPolicy,
     ContextKind,
     ExecutionMode,
+    Fusion,
     KvDtype,
     KvLayout,
     Quantization,
@@ -124,6 +127,16 @@ def check_attention(config: RunConfig, device: str) -> None:
             "kernels for GPUs",
             remedy="Set attention.backend=auto or native, or device=cuda",
         )
+
+
+def check_fused(config: RunConfig, dtype: str, device: str) -> None:
+    """Refuse fused kernels that were asked for and cannot be, before anything is loaded.
+
+    Raises:
+        CapabilityError: with the reason.
+    """
+    if config.execution.fused is Fusion.ON:
+        fused_rows_of(Fusion.ON, dtype, trouble=fused_trouble(device))
 
 
 def check_workload(config: RunConfig, model: ModelConfig) -> None:

@@ -6,7 +6,10 @@ from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.step import step_cost
 from llmprof.engine import activation, norm, residual, rope
 from llmprof.engine.engine import Engine
+from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.engine.kv_cache import KvCache, KvPool
+from llmprof.engine.model import Decoder
+from llmprof.engine.normed_product import GATED_KERNEL, NORMED_KERNEL
 from llmprof.engine.workload import CeilingNeeds
 from llmprof.schema.cost import ExpertsRead, Phase, StepShape
 from llmprof.schema.run import EngineDescription
@@ -23,6 +26,7 @@ def cost_options(engine: Engine, config: RunConfig) -> CostOptions:
         kv_access=engine.kv_access,
         packed_rows=packed_rows(engine),
         fp8_arithmetic=fp8_arithmetic(engine),
+        fused_rows=engine.decoder.fused_rows,
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
         tensor_parallel=config.parallel.tensor,
@@ -74,6 +78,7 @@ def describe_engine(
         kv_bytes_per_token=engine.kv_bytes_per_token,
         packed_rows=packed_rows(engine),
         fp8_arithmetic=fp8_arithmetic(engine),
+        fused_rows=engine.decoder.fused_rows,
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
         attention_backend=None if chosen is None else chosen.backend,
@@ -85,11 +90,13 @@ def describe_engine(
 def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dict[str, str]:
     """One entry per role; projections of prefill and decode may differ, by their rows."""
     kernels = {}
-    projection, head = engine.decoder.layers[0].qkv, engine.decoder.head
+    decoder = engine.decoder
     for shape in shapes:
-        kernels[f"projections.{shape.phase.value}"] = projection.kernel_name(shape.new_tokens)
+        kernels[f"projections.{shape.phase.value}"] = _product(decoder, shape.new_tokens)
         if shape.logit_rows:
-            kernels["lm_head"] = head.kernel_name(shape.logit_rows)
+            kernels["lm_head"] = _product(decoder, shape.logit_rows, head=True)
+        if shape.new_tokens <= decoder.fused_rows and isinstance(cache, KvPool) and cache.turns:
+            kernels[f"kv_append.{shape.phase.value}"] = cache.turn_kernel
     kernels |= _residual(engine, shapes)
     attention = engine.decoder.attention
     kernels["attention"] = attention.kernel
@@ -103,13 +110,34 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
         kernels |= {role: kernel.name for role, kernel in of_cache.items() if kernel is not None}
     kernels |= _prefill_attention(engine, shapes)
     kernels["execution"] = engine.runner.name
-    kernels["norm"] = norm.kernel_name(engine.device, engine.model.norm_gain_offset)
-    kernels["rope"] = rope.kernel_name(engine.device)
-    kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
+    if _runs_op_by_op(engine, shapes, cache):
+        kernels["norm"] = norm.kernel_name(engine.device, engine.model.norm_gain_offset)
+        kernels["rope"] = rope.kernel_name(engine.device)
+        kernels["activation"] = activation.kernel_name(engine.device, engine.model.activation)
     ranks = engine.decoder.ranks
     if ranks is not None:
         kernels["communication"] = f"torch.distributed over {ranks.size} ranks, {ranks.backend}"
     return kernels
+
+
+def _runs_op_by_op(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> bool:
+    """Whether any step had kernels for what lies between its products, not all being part of others."""
+    decoder = engine.decoder
+    dense = isinstance(decoder.layers[0].feed_forward, DenseFeedForward)
+    around = decoder.layers[0].norm_after_attention is not None
+    if not (dense and cache.turns) or around:
+        return True
+    return any(shape.new_tokens > decoder.fused_rows for shape in shapes)
+
+
+def _product(decoder: Decoder, rows: int, *, head: bool = False) -> str:
+    """The kernel of a product of so many rows; of a layer's, norm and gate included where they are."""
+    projection = decoder.head if head else decoder.layers[0].qkv
+    if rows > decoder.fused_rows:
+        return projection.kernel_name(rows)
+    gated = not head and isinstance(decoder.layers[0].feed_forward, DenseFeedForward)
+    ops = f"{NORMED_KERNEL}, {GATED_KERNEL}" if gated else NORMED_KERNEL
+    return f"{ops} on {projection.format.name}"
 
 
 def _residual(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:
@@ -118,7 +146,9 @@ def _residual(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:
     if engine.decoder.ranks is not None or layer.norm_after_attention is not None:
         return {}
     found = {
-        f"residual.{shape.phase.value}": residual.kernel_name(layer.output, shape.new_tokens)
+        f"residual.{shape.phase.value}": residual.kernel_name(
+            layer.output, shape.new_tokens, fused=shape.new_tokens <= engine.decoder.fused_rows
+        )
         for shape in shapes
     }
     return {role: name for role, name in found.items() if name is not None}

@@ -8,6 +8,7 @@ import torch
 
 from llmprof.architectures.source import ModelSource
 from llmprof.costs.cache_access import kv_access
+from llmprof.costs.fusion import fused_rows_of
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
 from llmprof.costs.row_buckets import buckets_of
@@ -18,6 +19,7 @@ from llmprof.engine.capabilities import check_length, check_prompt
 from llmprof.engine.dtypes import ComputeDtype
 from llmprof.engine.execution import EagerRunner, StepRunner, make_runner
 from llmprof.engine.finite_logits import CheckingSampler
+from llmprof.engine.kernels.fused import fused_trouble
 from llmprof.engine.kv_cache import (
     KvCache,
     PoolPlan,
@@ -123,7 +125,7 @@ class Engine:
                 ranks=ranks,
             )
         return cls(
-            decoder=loaded.decoder,
+            decoder=replace(loaded.decoder, fused_rows=_fused_rows(config, dtype, device)),
             model=source.config,
             manifest=loaded.manifest,
             dtype=dtype,
@@ -154,7 +156,11 @@ class Engine:
         attention = make_chosen(config, self.model, kernels, self.device)
         return replace(
             self,
-            decoder=replace(self.decoder, attention=attention),
+            decoder=replace(
+                self.decoder,
+                attention=attention,
+                fused_rows=_fused_rows(config, self.dtype, self.device),
+            ),
             kv_cache=config.kv_cache,
             kv_access=_kv_access(config, attention),
             cache_kernels=kernels,
@@ -273,6 +279,11 @@ class Engine:
             if output[-1] in stop_ids:
                 return GeneratedTokens(tuple(output), "eos")
         return GeneratedTokens(tuple(output), "max_tokens")
+
+
+def _fused_rows(config: RunConfig, dtype: ComputeDtype, device: str) -> int:
+    """Raises CapabilityError where fused kernels are asked for and cannot be."""
+    return fused_rows_of(config.execution.fused, dtype.name, trouble=fused_trouble(device))
 
 
 def _kv_access(config: RunConfig, attention: Attention) -> KvAccess:

@@ -10,9 +10,11 @@ import torch
 
 from llmprof.engine.feed_forward import Gate
 from llmprof.engine.linear import Linear
+from llmprof.engine.norm import RmsNorm
+from llmprof.engine.normed_product import norm_of
 from llmprof.engine.probe import Probe
 from llmprof.engine.rank_group import RankGroup
-from llmprof.engine.residual import add_
+from llmprof.engine.residual import ResidualStream
 from llmprof.engine.routing import ExpertChoice, RoutedExperts
 from llmprof.schema.cost import OpGroup
 
@@ -69,7 +71,8 @@ class ExpertFeedForward:
         of_shared = () if beside is None else (beside.gate_up, beside.share, beside.down)
         return self.router, self.gate_up[0], self.down[0], *of_shared
 
-    def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
+    def add_to(self, stream: ResidualStream, norm: RmsNorm, probe: Probe) -> None:
+        normed = norm_of(stream, norm, probe)
         beside = None if self.shared is None else self.shared(normed, probe)
         probe.group_begin(OpGroup.GATE_UP_PROJECTION)
         ids, weights = self._route(normed)
@@ -94,7 +97,7 @@ class ExpertFeedForward:
         mixed.index_add_(0, tokens, out)
         if self.ranks is not None:
             self.ranks.sum_inside(mixed, OpGroup.DOWN_PROJECTION, probe)
-        add_(x, mixed)
+        stream.add(mixed)
         probe.group_end()
 
     def _route(self, normed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

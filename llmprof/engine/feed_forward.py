@@ -8,9 +8,10 @@ import torch
 
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import RmsNorm
+from llmprof.engine.normed_product import gated_product, normed_product
 from llmprof.engine.probe import Probe
 from llmprof.engine.rank_group import RankGroup
-from llmprof.engine.residual import add_, add_product_
+from llmprof.engine.residual import ResidualStream
 from llmprof.schema.cost import OpGroup
 
 Gate = Callable[[torch.Tensor], torch.Tensor]
@@ -22,8 +23,8 @@ class FeedForward(Protocol):
     def projections(self) -> tuple[Linear, ...]:
         """One of each kind that a token passes."""
 
-    def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
-        """Add what comes of normed [rows, hidden_size] to the residual stream x, in place."""
+    def add_to(self, stream: ResidualStream, norm: RmsNorm, probe: Probe) -> None:
+        """Add what comes of the stream's norm to the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class DenseFeedForward:
     """Rows: gate, then up."""
     down: Linear
     gate: Gate
+    activation: str
+    """What the gate activates by, where it is part of another kernel: silu or gelu_tanh."""
     norm_after: RmsNorm | None = None
     """Of the result, before it is added (Gemma)."""
     ranks: RankGroup | None = None
@@ -41,22 +44,21 @@ class DenseFeedForward:
     def projections(self) -> tuple[Linear, ...]:
         return self.gate_up, self.down
 
-    def add_to(self, x: torch.Tensor, normed: torch.Tensor, probe: Probe) -> None:
-        probe.group_begin(OpGroup.GATE_UP_PROJECTION)
-        gate_up = self.gate_up(normed)
-        probe.group_end()
+    def add_to(self, stream: ResidualStream, norm: RmsNorm, probe: Probe) -> None:
+        if stream.fused:
+            inner = gated_product(stream, norm, self.gate_up, self.activation, probe)
+        else:
+            group = OpGroup.GATE_UP_PROJECTION
+            gate_up = normed_product(stream, norm, self.gate_up, group, probe)
+            probe.group_begin(OpGroup.ACTIVATION)
+            inner = self.gate(gate_up)
+            probe.group_end()
+        group, after = OpGroup.DOWN_PROJECTION, self.norm_after
+        add_projected(stream, inner, self.down, after, self.ranks, group, probe)
 
-        probe.group_begin(OpGroup.ACTIVATION)
-        inner = self.gate(gate_up)
-        probe.group_end()
 
-        add_projected_(
-            x, inner, self.down, self.norm_after, self.ranks, OpGroup.DOWN_PROJECTION, probe
-        )
-
-
-def add_projected_(
-    x: torch.Tensor,
+def add_projected(
+    stream: ResidualStream,
     inner: torch.Tensor,
     projection: Linear,
     norm: RmsNorm | None,
@@ -64,10 +66,10 @@ def add_projected_(
     group: OpGroup,
     probe: Probe,
 ) -> None:
-    """Add what a block projects to the residual stream x, in place.
+    """Add what a block projects to the residual stream.
 
     Args:
-        x: [rows, hidden_size].
+        stream: of [rows, hidden_size].
         inner: [rows, in_features of the projection].
         projection: the block's last one.
         norm: of its result, before it is added (Gemma).
@@ -77,26 +79,26 @@ def add_projected_(
     """
     probe.group_begin(group)
     if ranks is None and norm is None:
-        add_product_(x, projection, inner)
+        stream.add_product(projection, inner)
         probe.group_end()
         return
     out = projection(inner)
     if ranks is not None:
         ranks.sum_inside(out, group, probe)
     if norm is None:
-        add_(x, out)
+        stream.add(out)
     probe.group_end()
     if norm is not None:
-        _add_normed_(x, out, norm, group, probe)
+        _add_normed(stream, out, norm, group, probe)
 
 
-def _add_normed_(
-    x: torch.Tensor, out: torch.Tensor, norm: RmsNorm, group: OpGroup, probe: Probe
+def _add_normed(
+    stream: ResidualStream, out: torch.Tensor, norm: RmsNorm, group: OpGroup, probe: Probe
 ) -> None:
     """The addition belongs to `group`."""
     probe.group_begin(OpGroup.NORM)
     normed = norm(out)
     probe.group_end()
     probe.group_begin(group)
-    add_(x, normed)
+    stream.add(normed)
     probe.group_end()

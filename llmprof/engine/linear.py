@@ -15,6 +15,10 @@ from llmprof.engine.kernels.packed import packed_kernels
 from llmprof.engine.quantization.packed_weight import PackedWeight
 
 _USUAL_SHAPE: Final = (1024, 1024)
+StoredWeight = tuple[
+    torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, str, int
+]
+"""Numbers or codes, scales, minimums, bias, what the first of them holds, and the group size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,15 @@ class Linear:
         out = torch.empty(shape, dtype=self.weight.dtype, device=self.weight.device)
         _unpack(out, self.weight, ids=ids.contiguous())
         return out
+
+    @property
+    def stored(self) -> StoredWeight:
+        """As the kernels of `kernels.fused` take it."""
+        weight = self.weight
+        if not isinstance(weight, PackedWeight):
+            return weight, None, None, self.bias, _dtype_name(weight), 0
+        number, group_size = weight.format.number, weight.format.group_size or 0
+        return weight.codes, weight.scales, weight.minimums, self.bias, number, group_size
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -209,6 +209,7 @@ class _Loader:
             gate_up=self._linear([f"{prefix}{part}" for part in parts]),
             down=self._linear([f"{prefix}down_proj"]),
             gate=gate,
+            activation=self._model.activation,
             norm_after=self._norm(norm_after[0]) if norm_after else None,
             ranks=self._ranks,
         )

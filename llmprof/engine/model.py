@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import torch
 
 from llmprof.engine.attention import Attention
-from llmprof.engine.feed_forward import FeedForward, add_projected_
+from llmprof.engine.feed_forward import FeedForward, add_projected
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.linear import Linear
 from llmprof.engine.norm import HeadNorm, RmsNorm
+from llmprof.engine.normed_product import normed_product
 from llmprof.engine.probe import Probe
 from llmprof.engine.rank_group import RankGroup
+from llmprof.engine.residual import ResidualStream
 from llmprof.engine.rope import EVERYWHERE, RotaryTable, Turn, rotate_
 from llmprof.engine.routing import ExpertChoice
 from llmprof.engine.step_batch import StepBatch
@@ -54,6 +56,8 @@ class Decoder:
     """Of layers with experts."""
     ranks: RankGroup | None = None
     """Other processes that hold the rest of the model: `config` is then that of this one's part."""
+    fused_rows: int = 0
+    """Rows up to which a product takes what lies around it into its kernel (`normed_product`)."""
 
     @property
     def vocab_size(self) -> int:
@@ -107,22 +111,23 @@ class Decoder:
         probe: Probe,
     ) -> torch.Tensor:
         """From embedded tokens x [rows, hidden_size], which are used up, to logits as `forward`."""
+        stream = self._stream(x)
         for index, layer in enumerate(self.layers):
-            self._attend(x, layer, index, step, turn, cache, probe)
-            probe.group_begin(OpGroup.NORM)
-            normed = layer.feed_forward_norm(x)
-            probe.group_end()
-            layer.feed_forward.add_to(x, normed, probe)
+            self._attend(stream, layer, index, step, turn, cache, probe)
+            layer.feed_forward.add_to(stream, layer.feed_forward_norm, probe)
 
         if step.logit_rows is None:
-            return self._logits(x, probe)
+            return self._logits(stream, probe)
         if not step.logit_rows.shape[0]:  # pieces of prompts whose end is still to come
             return x.new_empty(0, self.vocab_size)
-        return self._logits(x.index_select(0, step.logit_rows), probe)
+        return self._logits(self._stream(x.index_select(0, step.logit_rows)), probe)
+
+    def _stream(self, x: torch.Tensor) -> ResidualStream:
+        return ResidualStream(x, fused=len(x) <= self.fused_rows)
 
     def _attend(
         self,
-        x: torch.Tensor,
+        stream: ResidualStream,
         layer: DecoderLayer,
         index: int,
         step: StepBatch,
@@ -130,17 +135,40 @@ class Decoder:
         cache: KvCache,
         probe: Probe,
     ) -> None:
-        """Add a layer's attention to the residual stream x, in place."""
+        """Add a layer's attention to the residual stream."""
         model = self.config
         num_query, num_kv = model.num_attention_heads, model.num_key_value_heads
 
-        probe.group_begin(OpGroup.NORM)
-        normed = layer.input_norm(x)
+        group = OpGroup.QKV_PROJECTION
+        qkv = normed_product(stream, layer.input_norm, layer.qkv, group, probe)
+        heads = qkv.view(-1, num_query + 2 * num_kv, model.head_dim)
+        tables = turn[layer.turn], turn[layer.turn + 1]
+        if stream.fused and cache.turns:
+            probe.group_begin(OpGroup.KV_APPEND)
+            cache.turn_and_append(index, heads, layer.head_norm, tables, step)
+            probe.group_end()
+        else:
+            self._turn_then_append(heads, layer, index, step, tables, cache, probe)
+
+        probe.group_begin(OpGroup.ATTENTION)
+        attended = self.attention(heads.narrow(1, 0, num_query), cache, index, step)
         probe.group_end()
 
-        probe.group_begin(OpGroup.QKV_PROJECTION)
-        heads = layer.qkv(normed).view(-1, num_query + 2 * num_kv, model.head_dim)
-        probe.group_end()
+        after, group = layer.norm_after_attention, OpGroup.OUTPUT_PROJECTION
+        add_projected(stream, attended, layer.output, after, self.ranks, group, probe)
+
+    def _turn_then_append(
+        self,
+        heads: torch.Tensor,
+        layer: DecoderLayer,
+        index: int,
+        step: StepBatch,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        cache: KvCache,
+        probe: Probe,
+    ) -> None:
+        """Norm queries and keys, rotate them, and append keys and values, one after the other."""
+        num_query, num_kv = self.config.num_attention_heads, self.config.num_key_value_heads
         rotated = heads.narrow(1, 0, num_query + num_kv)
 
         if layer.head_norm is not None:
@@ -149,10 +177,11 @@ class Decoder:
             probe.group_end()
 
         probe.group_begin(OpGroup.ROPE)
-        rotate_(rotated, turn[layer.turn], turn[layer.turn + 1])
+        rotate_(rotated, *tables)
         probe.group_end()
 
-        keys_values = heads.narrow(1, num_query, 2 * num_kv).view(-1, 2, num_kv, model.head_dim)
+        keys_values = heads.narrow(1, num_query, 2 * num_kv)
+        keys_values = keys_values.view(-1, 2, num_kv, heads.shape[-1])
         if cache.appends:
             probe.group_begin(OpGroup.KV_APPEND)
             cache.append(index, keys_values, step)
@@ -160,24 +189,13 @@ class Decoder:
         else:
             cache.append(index, keys_values, step)
 
-        probe.group_begin(OpGroup.ATTENTION)
-        attended = self.attention(heads.narrow(1, 0, num_query), cache, index, step)
-        probe.group_end()
-
-        after, group = layer.norm_after_attention, OpGroup.OUTPUT_PROJECTION
-        add_projected_(x, attended, layer.output, after, self.ranks, group, probe)
-
-    def _logits(self, x: torch.Tensor, probe: Probe) -> torch.Tensor:
-        probe.group_begin(OpGroup.NORM)
-        normed = self.final_norm(x)
-        probe.group_end()
-
-        probe.group_begin(OpGroup.LM_HEAD)
-        logits = self.head(normed)
+    def _logits(self, stream: ResidualStream, probe: Probe) -> torch.Tensor:
+        logits = normed_product(stream, self.final_norm, self.head, OpGroup.LM_HEAD, probe)
         cap = self.config.logit_cap
         if cap is not None:
+            probe.group_begin(OpGroup.LM_HEAD)
             logits.div_(cap).tanh_().mul_(cap)
-        probe.group_end()
+            probe.group_end()
         return logits if self.ranks is None else self.ranks.joined_columns(logits, probe)
 
     def _own_rows(self, ids: torch.Tensor, ranks: RankGroup) -> torch.Tensor:

@@ -25,18 +25,18 @@ class RmsNorm:
     """
 
     def __init__(self, gain: torch.Tensor, eps: float, offset: float = 0.0) -> None:
-        self._gain = gain
-        self._eps = eps
-        self._offset = offset
+        self.gain = gain
+        self.eps = eps
+        self.offset = offset
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if runs_native(x):
-            return rms_norm(x, self._gain, self._eps, self._offset)
-        if self._offset:
+            return rms_norm(x, self.gain, self.eps, self.offset)
+        if self.offset:
             kernels = gpu_kernels(x)
             norm = _offset_norm if kernels is None else kernels.rms_norm
-            return norm(x, self._gain, self._eps, self._offset)
-        return functional.rms_norm(x, self._gain.shape, self._gain, self._eps)
+            return norm(x, self.gain, self.eps, self.offset)
+        return functional.rms_norm(x, self.gain.shape, self.gain, self.eps)
 
 
 class HeadNorm:
@@ -52,24 +52,24 @@ class HeadNorm:
         offset: float = 0.0,
     ) -> None:
         """From the gains [head_dim] of queries and of keys."""
-        self._gains = torch.cat((query.expand(heads, -1), key.expand(kv_heads, -1)))
-        self._eps = eps
-        self._offset = offset
+        self.gains = torch.cat((query.expand(heads, -1), key.expand(kv_heads, -1)))
+        self.eps = eps
+        self.offset = offset
 
     def apply_(self, heads: torch.Tensor) -> None:
         """Norm [rows, query heads + KV heads, head_dim] in place."""
         if runs_native(heads):
-            rms_norm_heads_(heads, self._gains, self._eps, self._offset)
+            rms_norm_heads_(heads, self.gains, self.eps, self.offset)
             return
         kernels = gpu_kernels(heads)
         if kernels is not None:
-            kernels.rms_norm_heads_(heads, self._gains, self._eps, self._offset)
+            kernels.rms_norm_heads_(heads, self.gains, self.eps, self.offset)
             return
-        if self._offset:
-            heads.copy_(_offset_norm(heads, self._gains, self._eps, self._offset))
+        if self.offset:
+            heads.copy_(_offset_norm(heads, self.gains, self.eps, self.offset))
             return
-        normed = functional.rms_norm(heads, heads.shape[-1:], None, self._eps)
-        torch.mul(normed, self._gains, out=heads)
+        normed = functional.rms_norm(heads, heads.shape[-1:], None, self.eps)
+        torch.mul(normed, self.gains, out=heads)
 
 
 def _offset_norm(x: torch.Tensor, gain: torch.Tensor, eps: float, offset: float) -> torch.Tensor:

@@ -27,11 +27,11 @@ WITHIN_WINDOW: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RotaryTable:
-    """Cosines and signed sines of every position, [max_tokens, 1, rotary_dim]."""
+    """Cosines and signed sines of every position."""
 
-    cos: torch.Tensor
-    sin: torch.Tensor
-    """Negative in the first half: x * cos + roll(x) * sin is the rotation."""
+    tables: torch.Tensor
+    """[2, max_tokens, 1, rotary_dim]; sines are negative in the first half: x * cos + roll(x) * sin is
+    the rotation. One tensor, since a step looks both up."""
     window: "RotaryTable | None" = None
     """Of layers that attend within a window, where they rotate otherwise (Gemma 3)."""
 
@@ -66,12 +66,11 @@ class RotaryTable:
         angles = torch.outer(positions, turns)
         cos, sin = angles.cos() * scale, angles.sin() * scale
         tables = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
-        cos, sin = (table.unsqueeze(1).to(device, dtype) for table in tables)
-        return cls(cos, sin)
+        return cls(torch.stack(tables).unsqueeze(2).to(device, dtype))
 
     def at(self, positions: torch.Tensor) -> Turn:
         """Copies of the rows of these positions [rows], each [rows, 1, rotary_dim]."""
-        turn = self.cos.index_select(0, positions), self.sin.index_select(0, positions)
+        turn = self.tables.index_select(1, positions).unbind(0)
         return turn if self.window is None else (*turn, *self.window.at(positions))
 
 

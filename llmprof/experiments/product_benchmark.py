@@ -11,6 +11,7 @@ from llmprof.analysis.prediction_target import Target
 from llmprof.ceilings.pool import Stream, random_pool
 from llmprof.ceilings.skinny import SkinnyProbe
 from llmprof.ceilings.timing import Stopwatch
+from llmprof.costs.fusion import runs_fused
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of
 from llmprof.engine.dtypes import TORCH_DTYPES
@@ -39,13 +40,15 @@ class _Arm:
 def benchmark_products(
     base: Target, target: Target, phase: Phase, device: str, threads: tuple[int, int]
 ) -> Iterator[KernelTime]:
-    """One pair for each projection whose kernel or rows change; `threads` of base and target."""
+    """One pair for each projection whose kernel or rows change; `threads` of base and target.
+
+    None where a side runs a fused kernel: what is timed here is a bare product.
+    """
     costs = base.cost(phase), target.cost(phase)
     changed = [
         group
         for group in PROJECTIONS
-        if kernel_key(group, base, costs[0].shape) != kernel_key(group, target, costs[1].shape)
-        or product_rows(group, costs[0].shape) != product_rows(group, costs[1].shape)
+        if _differs(group, (base, target), costs) and not _fused(group, (base, target), costs)
     ]
     if not changed:
         return
@@ -63,6 +66,21 @@ def benchmark_products(
                 partial(_read_both, *arms), _as_it_is, repeats=_PASSES, on_cpu=device == "cpu"
             )
             yield kernel_time(phase, group, times, method=METHOD, on_cpu=device == "cpu")
+
+
+def _differs(
+    group: OpGroup, sides: tuple[Target, Target], costs: tuple[StepCost, StepCost]
+) -> bool:
+    keys = [kernel_key(group, one, cost.shape) for one, cost in zip(sides, costs, strict=True)]
+    rows = [product_rows(group, cost.shape) for cost in costs]
+    return keys[0] != keys[1] or rows[0] != rows[1]
+
+
+def _fused(group: OpGroup, sides: tuple[Target, Target], costs: tuple[StepCost, StepCost]) -> bool:
+    return any(
+        runs_fused(product_rows(group, cost.shape), one.options)
+        for one, cost in zip(sides, costs, strict=True)
+    )
 
 
 def _read_both(base: _Arm, target: _Arm) -> tuple[float, float]:

@@ -75,6 +75,20 @@ def _added_product(total: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> 
     return 2 * x.numel() * total.shape[-1]
 
 
+def _normed_product(
+    x: torch.Tensor,
+    _squares: torch.Tensor | None,
+    _gains: torch.Tensor,
+    _eps: float,
+    _offset: float,
+    codes: torch.Tensor,
+    *_: Any,
+    **__: Any,
+) -> int:
+    """For x [rows, in] and a weight of as many rows as `codes` has, gated afterwards or not."""
+    return 2 * x.numel() * codes.shape[0]
+
+
 def _decode_attention(
     query: torch.Tensor,
     _store: torch.Tensor,
@@ -178,6 +192,9 @@ _KERNELS: Mapping[str, Formula] = {
     "matvec": _packed_matrix_product,
     "triton_matvec": _packed_matrix_product,
     "triton_matvec_add_": _added_product,
+    "triton_normed_matvec": _normed_product,
+    "triton_gated_matvec": _normed_product,
+    "triton_added_matvec_": _added_product,
     "matmul": _linear,
     "decode_attention": _decode_attention,
     "triton_decode_attention": _decode_attention,

@@ -14,7 +14,9 @@ from llmprof.schema.trace import OpTimeline, Trace, TraceClock, TracedOp
 _LONGEST_NAME: Final = 160
 """Names of CUDA templates go on for kilobytes."""
 _MATRIX_KERNEL: Final = re.compile(
-    r"gemm|gemv|cutlass|xmma|nvjet|wgmma|split_?k|flash|fmha|attention|matmul|conv\d|_dot_|::dot_",
+    r"gemm|gemv|cutlass|xmma|nvjet|wgmma|split_?k|flash|fmha|attention|matmul|conv\d|_dot_|::dot_"
+    # kernels of the engine's own
+    r"|^_multiply_|^_attend$|^fused_(one_row|dots)$",
     re.IGNORECASE,
 )
 _DECIMALS: Final = 9

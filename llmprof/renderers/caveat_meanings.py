@@ -22,6 +22,15 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "Trust the time, not the fraction: bytes that a cache served were counted as memory traffic, "
         "or a ceiling was read too low.",
     ),
+    "attention-backend": _M(
+        "Attention ran on kernels that are not the first choice here, since those do not work.",
+        "Mend what the caveat names, or name the backend that you want.",
+    ),
+    "backend-not-predicted": _M(
+        "Another library's attention kernels move the same bytes; how fast they are follows from nothing "
+        "that was measured.",
+        "Measure both with `llmprof compare`.",
+    ),
     "cache-resident": _M(
         "What a step reads may stay in the last-level cache from step to step, so the read ceiling is "
         "that of a stream as large, not of DRAM.",
@@ -94,6 +103,17 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "The fixed cost per op, measured with empty ops, times the ops of this group is more than the "
         "group took. The loss below zero shows by how much it is overstated here.",
         "Read fixed cost and loss of this group together; their sum is measured.",
+    ),
+    "fused-kernels": _M(
+        "Decode steps of few rows ran kernels of this engine that join a product with its norm, gate or "
+        "addition. They start fewer kernels; whether each reads its weights as fast as the library's "
+        "product has not been measured on this device.",
+        "Compare `execution.fused=off` with `on` before you take a low fraction for the device's.",
+    ),
+    "fusion-not-measured": _M(
+        "The prediction switches between fused kernels and one for every op. Bytes, FLOPs and launches "
+        "are counted; how fast the other kernels read is taken from those that ran.",
+        "Measure both with `llmprof compare`.",
     ),
     "grouped-scale": _M(
         "Steps of the pass that times op groups were slower or faster than clean steps by more than "

@@ -12,6 +12,7 @@ from llmprof.schema.sweep import BatchChoice, CellStatus, Sweep, SweepAxis, Swee
 _NAMES: Final = {
     "attention.kind": "attention",
     "batching.policy": "batching",
+    "execution.fused": "fused kernels",
     "execution.mode": "execution",
     "kv_cache.dtype": "KV dtype",
     "kv_cache.layout": "KV layout",

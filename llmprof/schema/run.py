@@ -275,6 +275,10 @@ class EngineDescription(Record):
     them to floats first. Null for float weights."""
     fp8_arithmetic: bool = False
     """Products of more rows with fp8 weights are done in fp8 arithmetic, their rows rounded to it."""
+    fused_rows: NonNegativeInt = 0
+    """Products of at most so many rows are one kernel with the norm before, and the gate or the addition
+    after them, and rotation and append are one: those belong to the product's group, and to
+    `kv_append`. 0 where every op is a kernel of its own, as in files of older versions."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of a mixture of experts, as its tokens were really routed."""
     row_buckets: tuple[PositiveInt, ...] = ()

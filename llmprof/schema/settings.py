@@ -82,6 +82,17 @@ class ExecutionMode(StrEnum):
     CUDA_GRAPH = "cuda_graph"
 
 
+class Fusion(StrEnum):
+    """Whether decode steps of few rows run kernels that are a product and what lies around it."""
+
+    AUTO = "auto"
+    """Where the device has them: on a GPU with Triton, for activations in bf16 or fp16."""
+    ON = "on"
+    """The same; a run that could not have them is refused."""
+    OFF = "off"
+    """A kernel for every op."""
+
+
 class WorkloadKind(StrEnum):
     FIXED = "fixed"
     TRACE = "trace"
@@ -158,6 +169,9 @@ class ExecutionSettings(Setting):
     mode: ExecutionMode = ExecutionMode.EAGER
     """How decode steps are started: op by op from Python; `compiled` (CPU) records their kernels as
     a list of native calls and replays it; `cuda_graph` captures them on a GPU."""
+    fused: Fusion = Fusion.AUTO
+    """On a GPU, of steps of at most 16 rows: a norm is part of the product after it, a gate or an
+    addition of the product before it, and norms of heads, rotation and append are one kernel."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
     """CPU threads; null takes every core that this process may use."""
 

@@ -7,11 +7,18 @@ import torch
 
 from llmprof.architectures.source import resolve_model
 from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.activation import gated
 from llmprof.engine.engine import Engine
+from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.engine.kv_cache.formats import quantize_int8, to_fp8
 from llmprof.engine.linear import Linear
+from llmprof.engine.norm import RmsNorm
+from llmprof.engine.normed_product import normed_product
+from llmprof.engine.probe import NullProbe
 from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.engine.residual import ResidualStream
 from llmprof.engine.sampling import GreedySampler
+from llmprof.schema.cost import OpGroup
 from llmprof.schema.settings import RunConfig
 from tests.packed_weights import FORMATS, random_packed
 from tests.tiny_decoders import LLAMA, PROMPT, load_engine, settings, write_decoder
@@ -139,8 +146,8 @@ def test_appending_to_a_cache(stored: str) -> None:
 
 def test_what_lies_between_products() -> None:
     """As the kernels for CPUs, in float32 and rounded once."""
-    from llmprof.engine.activation import gated, gated_by_gelu
-    from llmprof.engine.norm import HeadNorm, RmsNorm
+    from llmprof.engine.activation import gated_by_gelu
+    from llmprof.engine.norm import HeadNorm
     from llmprof.engine.rope import rotate_
 
     gate_up, heads = torch.randn(7, 2 * 1100).bfloat16(), torch.randn(7, 6, 80).bfloat16()
@@ -158,19 +165,44 @@ def test_what_lies_between_products() -> None:
         torch.testing.assert_close(out.cpu(), expected, rtol=2**-6, atol=2**-6)
 
 
+@pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("rows", [1, 8])
 @pytest.mark.parametrize("packed_weight", [True, False])
-def test_products_added_to_the_residual_stream(rows: int, packed_weight: bool) -> None:
-    from llmprof.engine.residual import add_product_
-
+def test_products_added_to_the_residual_stream(rows: int, packed_weight: bool, fused: bool) -> None:
     packed, weights = random_packed(FORMATS[-1], 1000, 1152, torch.bfloat16)
     weight = moved(packed) if packed_weight else torch.from_numpy(weights).bfloat16().to(DEVICE)
     x, y = torch.randn(rows, 1000).bfloat16(), torch.randn(rows, 1152).bfloat16()
     expected = x.double() + y.double() @ torch.from_numpy(weights).T
     total = x.to(DEVICE)
-    add_product_(total, Linear(weight), y.to(DEVICE))
+    ResidualStream(total, fused).add_product(Linear(weight), y.to(DEVICE))
     largest = float(expected.abs().max())
     torch.testing.assert_close(total.cpu().double(), expected, rtol=0, atol=2**-7 * largest)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16])
+@pytest.mark.parametrize("fmt", [None, *FORMATS], ids=str)
+def test_one_kernel_gives_what_several_give(fmt: WeightFormat | None, rows: int) -> None:
+    """Two layers of products in sizes of which some are shared by programs, twice: counters reset."""
+    inner = 1536
+    packed, weights = random_packed(fmt or FORMATS[0], 2 * inner, 1024, torch.bfloat16)
+    gate_up = Linear(
+        torch.from_numpy(weights).bfloat16().to(DEVICE) if fmt is None else moved(packed)
+    )
+    packed, weights = random_packed(fmt or FORMATS[0], 1024, inner, torch.bfloat16, seed=1)
+    down = Linear(torch.from_numpy(weights).bfloat16().to(DEVICE) if fmt is None else moved(packed))
+    norm = RmsNorm(torch.rand(1024, device=DEVICE).bfloat16(), 1e-5)
+    layer = DenseFeedForward(gate_up, down, gated, "silu")
+    x = torch.randn(rows, 1024, device=DEVICE).bfloat16()
+    found = []
+    for fused in (False, True, True):
+        stream = ResidualStream(x.clone(), fused)
+        for _ in range(2):
+            layer.add_to(stream, norm, NullProbe())
+        found.append(normed_product(stream, norm, gate_up, OpGroup.LM_HEAD, NullProbe()).float())
+    apart, once, again = found
+    assert once.equal(again)
+    largest = float(apart.abs().max())
+    torch.testing.assert_close(once, apart, rtol=0, atol=2**-6 * largest)
 
 
 @pytest.mark.parametrize(

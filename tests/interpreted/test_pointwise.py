@@ -83,6 +83,18 @@ def test_rotation_in_place(num_heads: int, head_dim: int, dtype: torch.dtype) ->
     assert heads[:, num_heads].equal(before[:, num_heads])
 
 
+def test_rotation_of_the_first_channels_of_each_head() -> None:
+    """The rest of a head lies between its own and those of the next one."""
+    heads = random(2, 3, 80)
+    before = heads.clone()
+    cos, sin = random(2, 1, 32), random(2, 1, 32) + 1
+    triton_rotate_(heads[..., :32], cos, sin)
+    given = before[..., :32].double()
+    expected = given * cos.double() + given.roll(16, -1) * sin.double()
+    torch.testing.assert_close(heads[..., :32].double(), expected, rtol=1e-6, atol=1e-6)
+    assert heads[..., 32:].equal(before[..., 32:])
+
+
 SLOTS = torch.tensor([17, 0, 5], dtype=torch.int32)
 BLOCK_TOKENS = 6
 

@@ -59,15 +59,10 @@ class DecodeInputs:
         belong to another sequence by now.
         """
         own, rows = self.step, step.num_rows
-        pairs = (
-            (self.x[:rows], x),
-            *((to[:rows], new) for to, new in zip(self.turn, turn, strict=True)),
-            (own.slots[:rows], step.slots),
-            (own.block_tables[:rows, : step.block_tables.shape[1]], step.block_tables),
-            (own.context_lens[:rows], step.context_lens),
-        )
-        for to, new in pairs:
-            to.copy_(new)
+        floats = [self.x[:rows], *(table[:rows] for table in self.turn)]
+        _copy(floats, [x, *turn])
+        _copy([own.slots[:rows], own.context_lens[:rows]], [step.slots, step.context_lens])
+        own.block_tables[:rows, : step.block_tables.shape[1]].copy_(step.block_tables)
         if rows < own.slots.shape[0]:
             self._pad(rows)
         own.runs = step.runs
@@ -83,6 +78,15 @@ class DecodeInputs:
         own.slots[rows:].fill_(self.scratch_slot)
         own.block_tables[rows:].fill_(self.scratch_block)
         own.context_lens[rows:].fill_(1)
+
+
+def _copy(to: list[torch.Tensor], new: list[torch.Tensor]) -> None:
+    """Of tensors of one dtype, each in one piece: one kernel on a GPU, which a CPU would take apart."""
+    if to[0].is_cpu:
+        for target, source in zip(to, new, strict=True):
+            target.copy_(source)
+    else:
+        torch._foreach_copy_(to, new)
 
 
 def table_width(step: StepBatch) -> int:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import torch
 
+from llmprof.engine.norm import HeadNorm
 from llmprof.engine.step_batch import SequenceRun, StepBatch
 
 
@@ -19,12 +20,27 @@ class KvCache(Protocol):
     """Of one sequence, all layers, scales included."""
     appends: bool
     """Whether `append` moves data: without a cache there is no such op."""
+    turns: bool
+    """Whether `turn_and_append` can be called."""
 
     def begin_step(self, step: StepBatch) -> None:
         """Prepare what all layers of a step share."""
 
     def append(self, layer: int, keys_values: torch.Tensor, step: StepBatch) -> None:
         """Take [rows, 2, kv_heads, head_dim]: keys, then values, the keys rotated."""
+
+    def turn_and_append(
+        self,
+        layer: int,
+        heads: torch.Tensor,
+        norm: HeadNorm | None,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        step: StepBatch,
+    ) -> None:
+        """As `append`, of [rows, heads, head_dim] as they were projected: queries, keys, values.
+
+        Queries and keys are normed and rotated in place first, by cosines and sines, `rope.rotate_`.
+        """
 
     def read(
         self, layer: int, run: SequenceRun, step: StepBatch
@@ -43,6 +59,7 @@ class NoCache:
     bytes_reserved = 0
     bytes_per_token = 0.0
     appends = False
+    turns = False
 
     def __init__(self) -> None:
         self._new: torch.Tensor | None = None
@@ -52,6 +69,16 @@ class NoCache:
 
     def append(self, layer: int, keys_values: torch.Tensor, step: StepBatch) -> None:
         self._new = keys_values
+
+    def turn_and_append(
+        self,
+        layer: int,
+        heads: torch.Tensor,
+        norm: HeadNorm | None,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        step: StepBatch,
+    ) -> None:
+        raise NotImplementedError("there is no cache to append to")
 
     def read(
         self, layer: int, run: SequenceRun, step: StepBatch

@@ -10,12 +10,14 @@ import torch
 
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.options import kv_bytes_per_number
+from llmprof.engine.kernels.fused import fused_kernels, runs_fused
 from llmprof.engine.kernels.kv_append import kv_append_
 from llmprof.engine.kernels.launch import runs_native
 from llmprof.engine.kernels.memory import huge_zeros
 from llmprof.engine.kernels.pointwise import gpu_kernels
 from llmprof.engine.kv_cache.base import new_keys_values
 from llmprof.engine.kv_cache.formats import STORED_DTYPES, quantize_int8, to_fp8
+from llmprof.engine.norm import HeadNorm
 from llmprof.engine.step_batch import SequenceRun, StepBatch
 from llmprof.schema.model import ModelConfig
 
@@ -32,6 +34,8 @@ class KvPool:
     """
 
     appends = True
+    turn_kernel: Final = "llmprof.triton_turn_append_"
+    """What `turn_and_append` runs."""
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class KvPool:
         self._scale_layers = () if self._scales is None else self._scales.unbind(0)
         self._dtype = dtype
         self._append_kernel = None if own_kernel is False else _find_append_kernel(device)
+        self.turns = self._append_kernel is not None and runs_fused(device)
         self._new: torch.Tensor | None = None
         self._targets: tuple[torch.Tensor, ...] = ()
         self._rows: torch.Tensor | None = None
@@ -135,6 +140,23 @@ class KvPool:
             target.copy_(keys_values.view(*target.shape))
         else:
             self._append_vectors(layer, keys_values, self._rows)
+
+    def turn_and_append(
+        self,
+        layer: int,
+        heads: torch.Tensor,
+        norm: HeadNorm | None,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        step: StepBatch,
+    ) -> None:
+        kv_heads, head_dim = self._store.shape[3], self._store.shape[5]
+        new = heads.narrow(1, heads.shape[1] - _K_AND_V * kv_heads, _K_AND_V * kv_heads)
+        self._new = new.view(-1, _K_AND_V, kv_heads, head_dim)
+        gains, eps, offset = (
+            (None, 0.0, 0.0) if norm is None else (norm.gains, norm.eps, norm.offset)
+        )
+        store, scales = self._layers[layer], self.scales(layer)
+        fused_kernels().turn_append_(heads, gains, eps, offset, *tables, store, scales, step.slots)
 
     def _append_vectors(self, layer: int, keys_values: torch.Tensor, rows: torch.Tensor) -> None:
         """`rows`: where each vector of head_dim numbers goes, [rows, 2, kv_heads]."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from llmprof.analysis.prediction import BaseRun, predict
+from llmprof.analysis.prediction_target import target_of_run
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.ceilings import SkinnyCeiling
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
@@ -21,6 +22,7 @@ from llmprof.schema.settings import RunConfig
 from llmprof.store.settings_file import changed_settings
 from tests.predicted_runs import a_base_run, device_ceilings
 from tests.step_plans import ALPHA_S, READ_BYTES_PER_S, model_phase
+from tests.unit.instruments.environments import a_gpu
 
 BASE = BaseRun.of(a_base_run())
 
@@ -229,6 +231,39 @@ def test_other_kernels_for_the_same_bytes_are_not_predicted() -> None:
     phase = _phase(found)
     assert phase.base_step_s is not None
     assert phase.step_s.point == pytest.approx(phase.base_step_s.point)
+
+
+def test_fused_kernels_start_fewer_ops_and_read_the_same_weights() -> None:
+    """On a GPU: norms, rotation and gate are parts of others, and back again; a CPU has none."""
+    with pytest.raises(
+        CapabilityError, match="fused=on is not available: its kernels are made for"
+    ):
+        predict(BASE, _settings("execution.fused=on"))
+    record = BASE.record.model_copy(
+        update={
+            "environment": BASE.record.environment.model_copy(
+                update={"gpu": a_gpu(), "versions": {"torch": "2.13.0", "triton": "3.6.0"}}
+            )
+        }
+    )
+    off = changed_settings(record.settings, ["execution.fused=off"])
+    apart = BaseRun.of(record.model_copy(update={"settings": off}))
+    engine = record.engine.model_copy(update={"fused_rows": 16})
+    fused = BaseRun.of(record.model_copy(update={"engine": engine}))
+    assert predict(apart, off).caveats == ()
+    assert predict(fused, record.settings).caveats == ()
+    gone = {OpGroup.NORM, OpGroup.ROPE, OpGroup.ACTIVATION}
+    for base, wanted, fuses in ((apart, record.settings, True), (fused, off, False)):
+        found = predict(base, wanted)
+        assert [caveat.code for caveat in found.caveats] == ["fusion-not-measured"]
+        assert found.tier is Tier.B
+        phase = _phase(found)
+        cost = target_of_run(base.record, wanted).cost(Phase.DECODE)
+        before = base.target.cost(Phase.DECODE)
+        assert cost.traffic.required == pytest.approx(before.traffic.required, rel=1e-12)
+        assert gone.isdisjoint(op.group for op in cost.ops) is fuses
+        if fuses:
+            assert all(_group(phase, group).predicted_s.point == 0.0 for group in gone)
 
 
 def test_the_naive_forecast_by_bytes() -> None:

@@ -146,6 +146,19 @@ def test_random_weights_are_stamped() -> None:
     assert "random" in _caveat(a_run_record(random_weights=True), "random-weights").message
 
 
+def test_fused_products_of_floats_are_told_of_where_a_step_has_few_enough_rows() -> None:
+    record = a_run_record()
+
+    def codes(**engine: int) -> set[str]:
+        changed = record.model_copy(update={"engine": record.engine.model_copy(update=engine)})
+        return {one.code for one in build_report(changed).caveats}
+
+    assert record.settings.workload.batch == 1
+    assert "fused-kernels" not in codes()
+    assert "fused-kernels" in codes(fused_rows=16)
+    assert "fused-kernels" not in codes(fused_rows=16, packed_rows=32)
+
+
 def test_attention_that_fell_back_says_why_and_on_what_it_ran() -> None:
     record = a_run_record()
     assert "attention-backend" not in {one.code for one in build_report(record).caveats}

@@ -3,13 +3,14 @@ import pytest
 from llmprof.engine.capabilities import (
     check_attention,
     check_capabilities,
+    check_fused,
     check_length,
     check_prompt,
     check_trace,
     check_weights,
     check_workload,
 )
-from llmprof.engine.kernels import packed
+from llmprof.engine.kernels import fused, packed
 from llmprof.engine.request_trace import Request
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.settings import Quantization, RunConfig, WeightsSettings
@@ -87,6 +88,25 @@ def test_libraries_of_gpu_attention_are_refused_on_a_cpu(backend: str) -> None:
     ):
         check_attention(asked, "cpu")
     check_attention(settings(attention={"backend": "native"}), "cpu")
+
+
+def test_fused_kernels_are_refused_where_they_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` and `off` go everywhere."""
+    on = settings(execution={"fused": "on"})
+    for value in ("auto", "off"):
+        check_fused(settings(execution={"fused": value}), "bf16", "cpu")
+    with pytest.raises(
+        CapabilityError, match="fused=on is not available: its kernels are made for"
+    ):
+        check_fused(on, "bf16", "cpu")
+    monkeypatch.setattr(fused, "runs_triton", lambda device: True)
+    check_fused(on, "bf16", "cuda:0")
+    with pytest.raises(CapabilityError, match="several rows in fp32"):
+        check_fused(on, "fp32", "cuda:0")
+    monkeypatch.setattr(fused, "runs_triton", lambda device: False)
+    monkeypatch.setattr(fused, "triton_trouble", lambda device: "the package triton is missing")
+    with pytest.raises(CapabilityError, match="not available: the package triton is missing"):
+        check_fused(on, "bf16", "cuda:0")
 
 
 @pytest.mark.parametrize(

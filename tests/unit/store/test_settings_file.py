@@ -109,7 +109,7 @@ def test_a_group_whose_keys_are_all_commented_out_keeps_its_defaults(config_file
         (
             "model: m\nexecution:\n  zzz: 1\n",
             "config.yaml:3: unknown key 'execution.zzz'."
-            " Did you mean execution.mode or execution.threads?",
+            " Valid: execution.mode, execution.fused, execution.threads",
         ),
         # A typo in the one key that is needed.
         ("modell: m\n", "config.yaml:1: unknown key 'modell'. Did you mean model?"),

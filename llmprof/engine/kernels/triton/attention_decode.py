@@ -1,7 +1,7 @@
 """Attention of one new token per sequence to its KV cache, read through block tables, on a GPU.
 
 "Flash-Decoding" (Dao et al. 2023): the tokens of a sequence are split among programs, whose results
-a second kernel joins. Reads every key and value that a query sees once, for its whole group of
+the last of them joins. Reads every key and value that a query sees once, for its whole group of
 query heads: 2 * tokens * kv_heads * head_dim numbers, and scales of int8; 4 * tokens * heads *
 head_dim FLOPs.
 """
@@ -16,6 +16,7 @@ import triton.language as tl
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.attention_tiles import attend_tile, vectors_of
 from llmprof.engine.kernels.triton.gpu import converts_fp8, multiprocessors, on_device_of
+from llmprof.engine.kernels.triton.last_program import MOST_SHARED, arrival_counters, is_last
 
 _LEAST_OF_A_DOT: Final = 16
 """Rows, and numbers that are summed: fewer are filled up with zeros."""
@@ -27,6 +28,47 @@ _NUMBERS_PER_TILE: Final = 8192
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _join(  # type: ignore[no-untyped-def]
+    sums,
+    peaks,
+    masses,
+    first,
+    out,
+    head_dim,
+    splits,
+    group: tl.constexpr,
+    rows: tl.constexpr,
+    dims: tl.constexpr,
+    most: tl.constexpr,
+):
+    """The splits of the query heads from `first` on, which share a KV head, in their order.
+
+    A split without a token has the peak -inf and counts for nothing.
+    """
+    row, dim, split = tl.arange(0, rows), tl.arange(0, dims), tl.arange(0, most)
+    place = (first + row) * splits
+    exists = (row < group)[:, None] & (split < splits)[None, :]
+    all_peaks = tl.load(
+        peaks + place[:, None] + split[None, :], exists, other=-float("inf"), cache_modifier=".cg"
+    )
+    peak = tl.max(all_peaks, axis=1)
+    peak = tl.where(peak == -float("inf"), 0.0, peak)  # of rows that are no heads
+    mass = tl.zeros((rows,), dtype=tl.float32)
+    total = tl.zeros((rows, dims), dtype=tl.float32)
+    used = (row < group)[:, None] & (dim < head_dim)[None, :]
+    for nth in range(splits):
+        own = place + nth
+        own_peak = tl.load(peaks + own, row < group, other=-float("inf"), cache_modifier=".cg")
+        share = tl.exp(own_peak - peak)
+        mass += share * tl.load(masses + own, row < group, other=0.0, cache_modifier=".cg")
+        given = sums + own[:, None] * head_dim + dim[None, :]
+        total += share[:, None] * tl.load(given, used, other=0.0, cache_modifier=".cg")
+    result = total / mass[:, None]
+    target = out + (first + row)[:, None] * head_dim + dim[None, :]
+    tl.store(target, result.to(out.dtype.element_ty), used)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _attend(  # type: ignore[no-untyped-def]
     query,
     store,
@@ -34,8 +76,10 @@ def _attend(  # type: ignore[no-untyped-def]
     tables,
     context_lens,
     out,
+    parts,
     peaks,
     masses,
+    counters,
     query_stride,
     table_stride,
     value_plane,
@@ -55,6 +99,7 @@ def _attend(  # type: ignore[no-untyped-def]
     rows: tl.constexpr,
     dims: tl.constexpr,
     tile: tl.constexpr,
+    most: tl.constexpr,
 ):
     """One split of one KV head of one sequence."""
     sequence, head = tl.program_id(0) // kv_heads, tl.program_id(0) % kv_heads
@@ -95,33 +140,30 @@ def _attend(  # type: ignore[no-untyped-def]
             is_fp8,
             native_fp8,
         )
-    place = sequence.to(tl.int64) * heads + head * group + row
+    first_head = sequence.to(tl.int64) * heads + head * group
+    place = first_head + row
     if whole:
         result = (sums / mass[:, None]).to(out.dtype.element_ty)
         tl.store(out + place[:, None] * head_dim + dim[None, :], result, used)
     else:
         place = place * splits + tl.program_id(1)
-        tl.store(out + place[:, None] * head_dim + dim[None, :], sums, used)
+        tl.store(parts + place[:, None] * head_dim + dim[None, :], sums, used)
         tl.store(peaks + place, peak, row < group)
         tl.store(masses + place, mass, row < group)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _join(  # type: ignore[no-untyped-def]
-    sums, peaks, masses, out, head_dim, splits, most: tl.constexpr, dims: tl.constexpr
-):
-    """The splits of one query head; one without a token has the peak -inf and counts for nothing."""
-    head = tl.program_id(0).to(tl.int64)
-    split, dim = tl.arange(0, most), tl.arange(0, dims)
-    exists = split < splits
-    peak = tl.load(peaks + head * splits + split, exists, other=-float("inf"))
-    mass = tl.load(masses + head * splits + split, exists, other=0.0)
-    share = tl.exp(peak - tl.max(peak, axis=0))
-    used = exists[:, None] & (dim < head_dim)[None, :]
-    given = sums + (head * splits + split)[:, None] * head_dim + dim[None, :]
-    total = tl.sum(tl.load(given, used, other=0.0) * share[:, None], axis=0)
-    result = total / tl.sum(mass * share, axis=0)
-    tl.store(out + head * head_dim + dim, result.to(out.dtype.element_ty), dim < head_dim)
+        if is_last(counters, tl.program_id(0), splits):
+            _join(
+                parts,
+                peaks,
+                masses,
+                first_head,
+                out,
+                head_dim,
+                splits,
+                group,
+                rows,
+                dims,
+                most,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +181,11 @@ def plan_decode(
     """Enough programs to fill the GPU. `seen_tokens`: of the longest sequence, within its window."""
     dims = max(_LEAST_OF_A_DOT, triton.next_power_of_2(head_dim))
     tile = max(_LEAST_OF_A_DOT, min(64, _NUMBERS_PER_TILE // dims))
-    wanted = -(-_PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors // (sequences * kv_heads))
+    shared = sequences * kv_heads
+    wanted = -(-_PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors // shared)
     useful = -(-seen_tokens // (_TILES_PER_SPLIT * tile))
-    return DecodePlan(tile, max(1, min(wanted, useful, _MOST_SPLITS)))
+    most = _MOST_SPLITS if shared <= MOST_SHARED else 1
+    return DecodePlan(tile, max(1, min(wanted, useful, most)))
 
 
 @observable(
@@ -178,9 +222,11 @@ def triton_decode_attention(
             query if scales is None else scales,
             block_tables,
             context_lens,
+            out,
             sums,
             peaks[0],
             peaks[-1],
+            context_lens if whole else arrival_counters(query.device),
             query.stride(0),
             block_tables.stride(0),
             blocks * kv_heads * block_tokens,
@@ -200,14 +246,10 @@ def triton_decode_attention(
             rows=max(_LEAST_OF_A_DOT, triton.next_power_of_2(group)),
             dims=dims,
             tile=plan.tile,
+            most=triton.next_power_of_2(plan.splits),
             num_warps=4,
             num_stages=2,
         )
-        if not whole:
-            most = triton.next_power_of_2(plan.splits)
-            _join[(sequences * heads,)](
-                sums, peaks[0], peaks[1], out, head_dim, plan.splits, most=most, dims=dims
-            )
     return out
 
 

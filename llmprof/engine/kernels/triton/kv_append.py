@@ -31,6 +31,37 @@ def fp8_codes(numbers):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def store_vector(  # type: ignore[no-untyped-def]
+    numbers,
+    store,
+    scales,
+    vector,
+    dim,
+    head_dim,
+    is_int8: tl.constexpr,
+    is_fp8: tl.constexpr,
+):
+    """K or V of one token and head, quantized where the store is.
+
+    Compile without fused products (`enable_fp_fusion`): what is rounded to integers is multiplied first.
+    """
+    inside = dim < head_dim
+    target = store + vector * head_dim + dim
+    if is_int8:
+        numbers = numbers.to(tl.float32)
+        step = tl.div_rn(tl.max(tl.abs(numbers), axis=0), 127.0)
+        inverse = tl.where(step > 0, tl.div_rn(1.0, step), 0.0)
+        # the sum with 1.5 * 2^23 has no bits for less than one: rounds to the nearest, ties to even
+        whole = (numbers * inverse + 12582912.0).to(tl.int32, bitcast=True) - 0x4B400000
+        tl.store(scales + vector, step)
+        tl.store(target, whole.to(tl.int8), inside)
+    elif is_fp8:
+        tl.store(target, fp8_codes(numbers.to(tl.float32)), inside)
+    else:
+        tl.store(target, numbers, inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _append(  # type: ignore[no-untyped-def]
     new,
     store,
@@ -51,21 +82,8 @@ def _append(  # type: ignore[no-untyped-def]
     block = (nth // kv_heads).to(tl.int64) * blocks + slot // block_tokens
     vector = (block * kv_heads + nth % kv_heads) * block_tokens + slot % block_tokens
     dim = tl.arange(0, dims)
-    inside = dim < head_dim
-    target = store + vector * head_dim + dim
-    numbers = tl.load(new + row * row_stride + nth * head_dim + dim, inside, other=0.0)
-    if is_int8:
-        numbers = numbers.to(tl.float32)
-        step = tl.div_rn(tl.max(tl.abs(numbers), axis=0), 127.0)
-        inverse = tl.where(step > 0, tl.div_rn(1.0, step), 0.0)
-        # the sum with 1.5 * 2^23 has no bits for less than one: rounds to the nearest, ties to even
-        whole = (numbers * inverse + 12582912.0).to(tl.int32, bitcast=True) - 0x4B400000
-        tl.store(scales + vector, step)
-        tl.store(target, whole.to(tl.int8), inside)
-    elif is_fp8:
-        tl.store(target, fp8_codes(numbers.to(tl.float32)), inside)
-    else:
-        tl.store(target, numbers, inside)
+    numbers = tl.load(new + row * row_stride + nth * head_dim + dim, dim < head_dim, other=0.0)
+    store_vector(numbers, store, scales, vector, dim, head_dim, is_int8, is_fp8)
 
 
 @observable("triton_kv_append_", mutates=("store", "scales"))

@@ -19,6 +19,7 @@ def _rotate(  # type: ignore[no-untyped-def]
     cos,
     sin,
     row_stride,
+    head_stride,
     num_heads,
     half,
     at_once: tl.constexpr,
@@ -30,7 +31,7 @@ def _rotate(  # type: ignore[no-untyped-def]
     pair = tl.arange(0, padded_half)[None, :]
     inside = (head < num_heads) & (pair < half)
     angles = row * 2 * half + pair
-    given = heads + row * row_stride + head * (2 * half) + pair
+    given = heads + row * row_stride + head * head_stride + pair
     first = tl.load(given, inside, other=0.0).to(tl.float32)
     second = tl.load(given + half, inside, other=0.0).to(tl.float32)
     turned = first * tl.load(cos + angles, pair < half, other=0.0).to(tl.float32)
@@ -44,14 +45,15 @@ def _rotate(  # type: ignore[no-untyped-def]
 @observable("triton_rotate_", mutates=("heads",))
 def triton_rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
     """As `kernels.rotary.rotate_`, on a GPU."""
-    rows, num_heads, head_dim = heads.shape
-    half = head_dim // 2
+    rows, num_heads, rotary_dim = heads.shape
+    half = rotary_dim // 2
     with on_device_of(heads):
         _rotate[(rows, triton.cdiv(num_heads, _HEADS_AT_ONCE))](
             heads,
             cos,
             sin,
             heads.stride(0),
+            heads.stride(1),
             num_heads,
             half,
             at_once=_HEADS_AT_ONCE,

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.linear import Linear
 from llmprof.engine.quantization.packed_weight import PackedWeight
 
 triton = pytest.importorskip("triton")
@@ -52,6 +53,7 @@ def compiled(
     from llmprof.engine.kernels.triton import (
         attention_chunk,
         attention_decode,
+        fused_products,
         quantize_rows,
         weight_matvec,
         weight_unpack,
@@ -69,6 +71,7 @@ def compiled(
     for module in (
         attention_decode,
         attention_chunk,
+        fused_products,
         quantize_rows,
         weight_matvec,
         weight_unpack,
@@ -76,7 +79,8 @@ def compiled(
         native = request.param == HOPPER
         monkeypatch.setattr(module, "converts_fp8", lambda device, native=native: native)
     monkeypatch.setattr(attention_decode, "multiprocessors", lambda device: 132)
-    monkeypatch.setattr(weight_matvec, "multiprocessors", lambda device: 132)
+    for module in (weight_matvec, fused_products):
+        monkeypatch.setattr(module, "multiprocessors", lambda device: 132)
     monkeypatch.setattr(triton.runtime.driver, "_active", Driver(request.param))
     return found
 
@@ -131,6 +135,46 @@ def test_activations_in_fp8(compiled: Compiled, request: pytest.FixtureRequest) 
     assert in_one_piece(ptx, WIDE_LOAD) >= 2
 
 
+FORMATS = (
+    None,
+    WeightFormat("int8"),
+    WeightFormat("int8", 32),
+    WeightFormat("int4", 32, symmetric=False),
+    WeightFormat("fp8"),
+)
+
+
+@pytest.mark.parametrize("compiled", [AMPERE, HOPPER], indirect=True)
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_products_with_what_lies_around_them(compiled: Compiled, fmt: WeightFormat | None) -> None:
+    """32 programs for 132 multiprocessors: the last ones join what others left to them.
+
+    One row of int4 codes is too short to be shared.
+    """
+    from llmprof.engine.kernels.triton.fused_products import (
+        triton_added_matvec_,
+        triton_gated_matvec,
+        triton_normed_matvec,
+    )
+    from llmprof.engine.kernels.triton.weight_plan import plan_matvec
+
+    weight: torch.Tensor | PackedWeight = torch.empty(1024, 1024, dtype=torch.bfloat16)
+    if fmt is not None:
+        weight = PackedWeight.empty(fmt, torch.bfloat16, 1024, 1024, torch.empty)
+    stored = Linear(weight).stored
+    gains = torch.empty(1024, dtype=torch.bfloat16)
+    for rows, kernel in ((1, "fused_one_row"), (16, "fused_dots")):
+        x = torch.empty(rows, 1024, dtype=torch.bfloat16)
+        squares = triton_added_matvec_(torch.empty_like(x), x, *stored)
+        triton_gated_matvec(x, None, gains, 1e-5, 0.0, *stored, "silu")
+        triton_normed_matvec(x, squares, gains, 1e-5, 0.0, *stored)
+        ptx = compiled.ptx[kernel]
+        assert in_one_piece(ptx, f"{WIDE_LOAD}|{WIDE_COPY}") >= 2
+        shared = plan_matvec(rows, 1024, stored[0].shape[1] * stored[0].itemsize, 132).splits > 1
+        assert (re.search(r"atom\S*\.acq_rel\.add", ptx) is not None) is shared
+        assert ("mma" in ptx) is (rows > 1)
+
+
 @pytest.mark.parametrize(
     ("compiled", "stored"),
     [(HOPPER, torch.bfloat16), (HOPPER, torch.int8), (AMPERE, torch.float8_e4m3fn)],
@@ -146,7 +190,7 @@ def test_attention(compiled: Compiled, stored: torch.dtype) -> None:
     tables = torch.zeros(2, 32, dtype=torch.int32)
     lengths = torch.ones(2, dtype=torch.int32)
     triton_decode_attention(query, store, scales, tables, lengths, 512)
-    assert "_join" in compiled.ptx
+    assert re.search(r"atom\S*\.acq_rel\.add", compiled.ptx["_attend"])
     assert "mma" in compiled.ptx["_attend"]
     assert in_one_piece(compiled.ptx["_attend"], WIDE_COPY) >= 4
     triton_chunk_attention(query, store, scales, tables, lengths, 7, 3.0)
@@ -160,6 +204,7 @@ def test_what_lies_between_products(compiled: Compiled) -> None:
     from llmprof.engine.kernels.triton.kv_append import triton_kv_append_
     from llmprof.engine.kernels.triton.norm import triton_rms_norm, triton_rms_norm_heads_
     from llmprof.engine.kernels.triton.rotary import triton_rotate_
+    from llmprof.engine.kernels.triton.turn_append import triton_turn_append_
 
     heads = torch.empty(2, 48, 128, dtype=torch.bfloat16)
     gate_up = torch.empty(2, 28672, dtype=torch.bfloat16)
@@ -178,6 +223,10 @@ def test_what_lies_between_products(compiled: Compiled) -> None:
         triton_kv_append_(heads[:, 32:].view(2, 2, 8, 128), store, scales, slots)
         # what is rounded to integers is not multiplied and added at once
         assert stored is torch.bfloat16 or "fma" not in compiled.ptx["_append"]
+        angles = heads.new_empty(2, 1, 128)
+        for gains in (None, heads.new_empty(40, 128)):
+            triton_turn_append_(heads, gains, 1e-5, 0.0, angles, angles, store, scales, slots)
+        assert in_one_piece(compiled.ptx["_turn_append"], r"ld\.global\S*\.v2\.b32") >= 2
 
 
 @pytest.mark.parametrize("compiled", [AMPERE], indirect=True)

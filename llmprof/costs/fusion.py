@@ -1,0 +1,133 @@
+"""Ops of few rows that an engine runs inside another one's kernel: one launch, and less to move.
+
+What a part moves beside its host becomes the host's; what one would only hand to the other stays in
+registers. FLOPs and everything that must be read from memory stay as they are.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from llmprof.costs.options import CostOptions
+from llmprof.errors import CapabilityError
+from llmprof.schema.cost import OpCost
+from llmprof.schema.layers import DenseMlp, LayerShape, SoftmaxAttention
+from llmprof.schema.settings import Fusion
+
+FUSED_ROWS: Final = 16
+"""Of activations, on a GPU: tensor cores take so many at once, and have no more to do for them than for
+one. With more a library's product is the faster one, and kernels do more than starting them costs."""
+FOR_GPUS: Final = "its kernels are made for GPUs"
+"""What keeps a CPU from having them."""
+_DTYPES: Final = ("bf16", "fp16")
+_NORMS_AROUND: Final = 4
+"""Norms of a layer that has some behind its blocks too: there is no product after those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An op that becomes part of another one."""
+
+    name: str
+    host: str
+    kept: float
+    """Activations that the joint kernel moves beyond those of the host alone, over those of the part:
+    negative where the host no longer writes what the part would read."""
+
+
+def fused_rows_of(wanted: Fusion, dtype: str, *, trouble: str | None) -> int:
+    """`CostOptions.fused_rows` of steps that compute in `dtype`.
+
+    `trouble`: why the device has no such kernels, as the end of a sentence; None where it has them.
+
+    Raises:
+        CapabilityError: `execution.fused=on` where that cannot be.
+    """
+    if trouble is None and dtype not in _DTYPES:
+        trouble = (
+            f"several rows in {dtype}, which no tensor core takes whole, are bound by arithmetic"
+        )
+    if trouble is None:
+        return 0 if wanted is Fusion.OFF else FUSED_ROWS
+    if wanted is Fusion.ON:
+        raise CapabilityError(
+            f"execution.fused=on is not available: {trouble}",
+            remedy="Set execution.fused=auto or off",
+        )
+    return 0
+
+
+def runs_fused(rows: int, options: CostOptions) -> bool:
+    """Whether a product of so many rows takes in what lies around it."""
+    return 0 < rows <= options.fused_rows
+
+
+def fused_layer(
+    ops: Iterable[OpCost], layer: LayerShape, rotary_share: float, options: CostOptions
+) -> list[OpCost]:
+    """The ops of layers of one kind, in a step whose rows are few enough."""
+    known = {op.name: op for op in ops}
+    return fused(known.values(), _parts(layer, list(known), rotary_share, options))
+
+
+def fused(ops: Iterable[OpCost], parts: Iterable[Part]) -> list[OpCost]:
+    """With every part in its host; a part without a host stays an op."""
+    found = {op.name: op for op in ops}
+    for part in parts:
+        if part.name in found and part.host in found:
+            found[part.host] = _joined(found[part.host], found.pop(part.name), part.kept)
+    return list(found.values())
+
+
+FINAL_NORM = Part("norm.final", "lm_head", kept=0.0)
+"""The product reads what the norm would read, instead of what it would write."""
+
+
+def _joined(host: OpCost, part: OpCost, kept: float) -> OpCost:
+    moved = part.traffic.model_copy(update={"activations": 0.0})
+    total = host.traffic + moved
+    activations = host.traffic.activations + kept * part.traffic.activations
+    return host.model_copy(
+        update={"traffic": total.model_copy(update={"activations": activations})}
+    )
+
+
+def _parts(
+    layer: LayerShape, names: list[str], rotary_share: float, options: CostOptions
+) -> Iterator[Part]:
+    """Named as `layer.LayerCosts` names them, which yields norms in the order of the layer."""
+    attention, mlp = layer.attention, layer.mlp
+    if not isinstance(attention, SoftmaxAttention):
+        return
+    norms = [
+        name
+        for name in names
+        if name.startswith("norm.") and name not in ("norm.query", "norm.key")
+    ]
+    around = len(norms) == _NORMS_AROUND
+    alone = options.tensor_parallel == 1 and not around
+    yield Part(norms[0], "qkv_projection", kept=0.0)
+    yield from _turn_and_append(attention, rotary_share)
+    if alone:
+        yield Part("output_projection.residual", "output_projection", kept=1 / 3)
+    if not (isinstance(mlp, DenseMlp) and mlp.gated):
+        return
+    yield Part(norms[2 if around else 1], "gate_up_projection", kept=0.0)
+    # gate and up are neither written nor read: of 3 numbers for each inner one that the part moves
+    # the one that it writes stays, and the host writes 2 fewer
+    yield Part("activation", "gate_up_projection", kept=-1 / 3)
+    if alone:
+        yield Part("down_projection.residual", "down_projection", kept=1 / 3)
+
+
+def _turn_and_append(shape: SoftmaxAttention, rotary_share: float) -> Iterator[Part]:
+    """One kernel reads queries, keys and values, and writes queries and keys back.
+
+    Beside keys and values, which an append reads anyway: queries twice and keys once, whole heads of
+    which the rotation alone would move the share that turns.
+    """
+    queries, keys = shape.query_heads, shape.kv_heads
+    turned = 2 * (queries + keys) * int(shape.key_dim * rotary_share)
+    yield Part("norm.query", "kv_append", kept=0.0)
+    yield Part("norm.key", "kv_append", kept=0.0)
+    yield Part("rope", "kv_append", kept=(2 * queries + keys) * shape.key_dim / turned)
