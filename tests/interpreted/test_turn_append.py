@@ -42,7 +42,7 @@ def test_as_three_kernels(
     if gains is not None:
         triton_rms_norm_heads_(turned, gains, EPS, offset or 0.0)
     triton_rotate_(turned[..., :rotary_dim], cos, sin)
-    new = expected[:, QUERY_HEADS:].unflatten(1, (2, KV_HEADS))
+    new = expected[:, QUERY_HEADS:].view(len(expected), 2, KV_HEADS, head_dim)
     triton_kv_append_(new, expected_store, expected_scales, SLOTS)
 
     triton_turn_append_(heads, gains, EPS, offset or 0.0, cos, sin, store, scales, SLOTS)

@@ -288,7 +288,7 @@ def test_costs_count_the_operators_that_run(
     has_kernel = dispatched_op._has_kernel
     spelled = {"META": "Meta"}  # all other keys that recorders ask for are written in capitals
 
-    def has_kernel_there(func: object, key: str) -> bool:
+    def has_kernel_there(func: Any, key: str) -> bool:
         return has_kernel(func, spelled.get(key, key))
 
     monkeypatch.setattr(dispatched_op, "_has_kernel", has_kernel_there)
