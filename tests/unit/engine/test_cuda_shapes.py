@@ -7,6 +7,7 @@ of the CPU. (Fake tensors would say `cuda`, and cannot be sliced without a CUDA 
 import importlib.util
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
