@@ -93,10 +93,10 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
     """The most that is alive at once in a step, whichever op it is in.
 
     The residual stream, the rotations of its positions and what attention keeps (the score buffers
-    of the standard one, masks) stay throughout. Beside them are, in attention: the normed input, its
-    queries, keys and values, the output and its projection or (standard only) its parts before they
-    are put together, and what is gathered of the cache; in the feed forward: its input, gate and up,
-    their product (of all experts of a token), its projection, and still the queries, keys and
+    of the standard one, masks) stay throughout. Beside them are, in attention: the queries, keys and
+    values, the output and its projection or (standard only) its parts before they are put
+    together, and what is gathered of the cache; in the feed forward: gate and up, their product (with
+    experts: of all those of a token, and their input), its projection, and still the queries, keys and
     values, which a prefill attends to where they are; at the head: the logits and one copy of them
     for sampling, whole on each of several devices.
     """
@@ -111,16 +111,17 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
 def _layer_peak(
     model: ModelConfig, kind: LayerShape, shape: StepShape, options: CostOptions
 ) -> float:
-    tokens, around = shape.new_tokens, 2 * model.hidden_size  # normed input, projected output
-    of_attention = around + _attention_numbers(kind.attention)
+    tokens, projected = shape.new_tokens, model.hidden_size
+    of_attention = projected + _attention_numbers(kind.attention)
     attention = float(tokens * of_attention * options.activation_bytes)
     if not isinstance(kind.attention, LinearAttention):
         dims = AttentionDims.of(kind.attention)
         of_run = run_share(shape, options) * (dims.queries + dims.outputs)
-        parts = model.hidden_size + _attention_numbers(kind.attention) + of_run
+        parts = _attention_numbers(kind.attention) + of_run
         if options.attention is AttentionKind.STANDARD:
             attention = max(attention, tokens * parts * options.activation_bytes)
         attention += gathered_bytes(dims, shape, options)
+    around = projected if isinstance(kind.mlp, DenseMlp) else 2 * model.hidden_size
     feed_forward = tokens * (around + _mlp_numbers(kind.mlp) + _projected_numbers(kind.attention))
     return max(attention, feed_forward * options.activation_bytes)
 

@@ -85,7 +85,7 @@ _BASE_ON_CPU: Final[Settings] = {
 _ON_CPU: Final = (
     Cell("base"),
     Cell("compiled", {"execution.mode": "compiled"}),
-    Cell("fp8", {"weights.quantization": "fp8"}, "quantized"),
+    Cell("fused", {"execution.fused": "on"}, "refused"),
 )
 """A dry run: enough to see that every path of the check works."""
 

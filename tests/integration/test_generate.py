@@ -85,7 +85,7 @@ def test_draws_follow_their_seed(words: str, capsys: pytest.CaptureFixture[str])
         (["--prompt", "w1 " * 100], 2, "has 128 positions"),
         (["--prompt", "w1", "--set", "kv_cache.memory_bytes=9"], 7, "kv_cache.memory_bytes"),
         (["--prompt", "w1", "--set", "batching.policy=continuous"], 2, "does not use it"),
-        (["--prompt", "w1", "--set", "weights.quantization=fp8"], 7, "quantization=fp8"),
+        (["--prompt", "w1", "--set", "execution.fused=on"], 7, "execution.fused=on"),
         (["--prompt", "w1", "--set", "execution.mode=cuda_graph"], 7, "execution.mode=cuda_graph"),
         (["--prompt", "w1", "--set", "workload.batch=2"], 2, "does not use it"),
         (["--prompt", "w1", "--top-k", "3"], 2, "temperature 0"),

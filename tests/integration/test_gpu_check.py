@@ -42,7 +42,7 @@ def test_a_dry_run_gives_the_archive_that_a_gpu_would(tmp_path: Path) -> None:
     assert sum(name.startswith("runs/") for name in names) == 2
     assert found["dry_run"] is True
     assert [one["status"] for one in found["parts"]] == ["done"] * len(found["parts"])
-    assert "no fp8 arithmetic" in found["found"]["cell-fp8"]["not_measured"]
+    assert "execution.fused=on" in found["found"]["cell-fused"]["not_measured"]
     predicted = found["found"]["cell-compiled"]
     assert f"predictions/{predicted['prediction']}" in names
     assert {one["status"] for one in found["figures"]} == {"not measured"}

@@ -76,12 +76,12 @@ def test_by_hand(model: str, device: str, capsys: pytest.CaptureFixture[str]) ->
     ]
     least = [size / bytes_per_s for size in moved]
     assert least[0] <= decode["naive"]["roofline_step_s"] <= 1.01 * least[1]
-    # Kernels at 80 % of it; at worst 60 %, with up to 5 us to start each of at most 20 ops a layer.
+    # Kernels at 80 % of it; at worst 60 %, with up to 5 us to start each of 6 to 20 kernels a layer.
     step = decode["step_s"]
     assert least[0] / 0.8 <= step["point"] <= 1.01 * least[1] / 0.8
     assert least[0] < step["low"] < step["point"]
     most = 1.01 * least[1] / 0.6 + 20 * shape.layers * 5e-6
-    assert step["point"] + 10 * shape.layers * 5e-6 < step["high"] < most
+    assert step["point"] + 6 * shape.layers * 5e-6 < step["high"] < most
     assert decode["new_tokens_per_s"]["point"] == pytest.approx(batch / step["point"])
     assert (decode["limit"], decode["naive"]["byte_ratio_step_s"]) == ("memory", None)
     place = decode["place"]

@@ -57,7 +57,7 @@ def test_the_fixed_text_is_there() -> None:
     [
         (["--set", "workload.batch=2"], "quality does not use it"),
         (["--text", "nowhere.txt"], "cannot read nowhere.txt"),
-        (["--set", "weights.quantization=fp8"], "CPUs have no fp8 arithmetic"),
+        (["--set", "weights.quantization=fp8", "--set", "weights.group_size=64"], "group_size"),
     ],
 )
 @pytest.mark.model

@@ -216,7 +216,7 @@ def test_the_command_prints_writes_and_keeps(
             2,
             "no.jsonl",
         ),
-        (["TINY", *FEW, "--set", "weights.quantization=fp8"], 7, "weights.quantization"),
+        (["TINY", *FEW, "--set", "execution.fused=on"], 7, "execution.fused"),
         (["llama-3.1-70b", "--random-weights"], 7, "GiB"),
         (["llama-3.1-8b", "--random-weights", "--batch", "1000000"], 7, "GiB"),
         (["TINY", "--batch", "1000000000000"], 2, "--batch"),

@@ -30,6 +30,7 @@ PROGRAM = (
     "from llmprof.cli.app import main; main()"
 )
 SMALL = ("--threads", "1", "--set", "workload.output_tokens=4", "--set", "measure.warmup=1")
+SHORT = ("--set", "workload.prompt_tokens=8")
 CELLS = ("--grid", "workload.batch=1,2,4", "--grid", "workload.prompt_tokens=8,16", "--rounds", "2")
 
 
@@ -149,7 +150,7 @@ def test_a_row_that_cannot_run_has_its_reason_and_every_format_is_written(
         (("--grid", "workload.batch=1", "--tpot-max", "50"), 2, "--tpot-max 50 is no time"),
         (("--grid", "workload.batch=1", "-o", "x.xlsx"), 2, "no sweep format"),
         (("--grid", "workload.prompt_tokens=100000"), 2, "no cell was measured"),
-        (("--grid", "weights.quantization=fp8"), 7, "no cell was measured"),
+        (("--grid", "execution.fused=on", *SHORT), 7, "no cell was measured"),
     ],
 )
 def test_exit_codes(
