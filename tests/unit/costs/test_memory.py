@@ -75,8 +75,8 @@ def test_standard_attention_needs_room_for_its_scores() -> None:
     )
     flash = peak_activation_bytes(TOY, shape, CostOptions())
     standard = peak_activation_bytes(TOY, shape, CostOptions(attention=AttentionKind.STANDARD))
-    stays, around, heads = 8 + 2 * 3, 2 * 8, 12 + 6 + 6  # residual and rotations; input and output
-    assert flash == 2 * 100 * (stays + around + 3 * 12 + heads)  # in the feed forward
+    stays, output, heads = 8 + 2 * 3, 8, 12 + 6 + 6  # residual and rotations; what is projected
+    assert flash == 2 * 100 * (stays + output + 3 * 12 + heads)  # in the feed forward
     buffers, masks = 2 * 2**18 * 2, 2 * 100 * 100  # 40,000 numbers, rounded up; one byte each
     assert standard == flash + buffers + masks
 
@@ -113,7 +113,7 @@ def test_a_gathered_cache_is_beside_its_copy() -> None:
         in_place = CostOptions(kv_layout=KvLayout.PAGED, kv_bytes_per_number=number)
         copies = replace(in_place, kv_access=gathered)
         more = peak_activation_bytes(TOY, decode, copies)
-        attending = 2 * 8 * (8 + 6 + 2 * 8 + 12 + 6 + 6 + 12)
+        attending = 2 * 8 * (8 + 6 + 8 + 12 + 6 + 6 + 12)
         assert more == attending + tokens * 2 * 6 * copied
 
 

@@ -63,11 +63,11 @@ def test_the_example_that_everyone_quotes() -> None:
 
 
 def test_sequences_that_fit_by_hand() -> None:
-    """Activations are those of the feed forward: beside residual and rotations its input and output,
+    """Activations are those of the feed forward: beside residual and rotations its output,
     gate, up and product, the heads that attention has just read, and the mask of the last piece of
     a prompt."""
     found = plan(request(80, contexts=(8192,)))
-    activations = 2 * 2048 * (4096 + 2 * 128 + 2 * 4096 + 3 * 14336 + 48 * 128) + 2048 * 8192
+    activations = 2 * 2048 * (4096 + 2 * 128 + 4096 + 3 * 14336 + 48 * 128) + 2048 * 8192
     room = 80 * GIB - LLAMA_8B_BYTES - activations
     assert found.memory.kv_room_bytes == room
     assert found.by_context[0].sequences == room // GIB == 64
