@@ -30,8 +30,8 @@ def confirm_verdicts(
 ) -> RunRecord:
     """The record with every intervention that this device and these settings allow.
 
-    `told` is called with what there is after each of `kinds`. One that fails is recorded with the reason. An interrupt keeps those that are complete, and makes
-    the record partial.
+    `told` is called with what there is after each of `kinds`. One that fails is recorded with the
+    reason. An interrupt keeps those that are complete, and makes the record partial.
 
     Raises:
         LlmprofError: the model cannot be loaded again.

@@ -41,12 +41,12 @@ def benchmark_kernels(
     for phase in phases:
         progress.note(f"kernels of {phase.value} that change, by themselves")
         kernels += benchmark_products(base, target, phase, device, threads)
-        kernels += _attention(base, target, phase, device, threads)
+        kernels += _in_skeletons(base, target, phase, device, threads)
         overheads += _overheads(base, target, phase, device)
     return KernelBenchmarks(kernels=tuple(kernels), overheads=tuple(overheads))
 
 
-def _attention(
+def _in_skeletons(
     base: Target, target: Target, phase: Phase, device: str, threads: tuple[int, int]
 ) -> Iterator[KernelTime]:
     before, after = base.cost(phase), target.cost(phase)

@@ -78,7 +78,7 @@ class NoCache:
         tables: tuple[torch.Tensor, torch.Tensor],
         step: StepBatch,
     ) -> None:
-        raise NotImplementedError("there is no cache to append to")
+        raise AssertionError("asked of `turns` before: there is no cache to append to")
 
     def read(
         self, layer: int, run: SequenceRun, step: StepBatch

@@ -84,7 +84,7 @@ def test_no_model(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("name", ["run.json", "empty.json"])
 def test_no_ceilings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "predict", "llama-3.2-1b", "--device-ceilings", name)
+    assert name in told(capsys, "predict", "llama-3.2-1b", "--device-ceilings", name)
 
 
 def test_no_settings_of_a_gate(capsys: pytest.CaptureFixture[str]) -> None:
