@@ -1,6 +1,7 @@
 """Bytes that must fit: weights, KV cache and the activations that are alive at once."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from llmprof.costs.attention import AttentionDims
 from llmprof.costs.attention_memory import gathered_bytes, kept_bytes, run_share
@@ -89,6 +90,10 @@ def kv_bytes_reserved(
     )
 
 
+_NORMS_BEFORE: Final = 2
+"""Of a layer; where it has more, what a block projects is normed too, beside itself."""
+
+
 def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOptions) -> float:
     """The most that is alive at once in a step, whichever op it is in.
 
@@ -111,7 +116,8 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
 def _layer_peak(
     model: ModelConfig, kind: LayerShape, shape: StepShape, options: CostOptions
 ) -> float:
-    tokens, projected = shape.new_tokens, model.hidden_size
+    tokens = shape.new_tokens
+    projected = (2 if len(kind.norms) > _NORMS_BEFORE else 1) * model.hidden_size
     of_attention = projected + _attention_numbers(kind.attention)
     attention = float(tokens * of_attention * options.activation_bytes)
     if not isinstance(kind.attention, LinearAttention):
@@ -121,7 +127,7 @@ def _layer_peak(
         if options.attention is AttentionKind.STANDARD:
             attention = max(attention, tokens * parts * options.activation_bytes)
         attention += gathered_bytes(dims, shape, options)
-    around = projected if isinstance(kind.mlp, DenseMlp) else 2 * model.hidden_size
+    around = projected if isinstance(kind.mlp, DenseMlp) else projected + model.hidden_size
     feed_forward = tokens * (around + _mlp_numbers(kind.mlp) + _projected_numbers(kind.attention))
     return max(attention, feed_forward * options.activation_bytes)
 

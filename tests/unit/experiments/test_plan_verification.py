@@ -129,3 +129,28 @@ def test_the_allocation_beyond_the_budget_fails() -> None:
         with pytest.raises(OverBudgetError, match="budget"):
             torch.zeros(200)
     assert small.numel() == 100
+
+
+def test_a_norm_after_a_block_is_planned_for(tmp_path: Path) -> None:
+    """Gemma norms what a block projects, which then stands beside it: most, where rows are wide."""
+    shape = {
+        **tiny_config(hidden_size=256, intermediate_size=64, num_attention_heads=2),
+        "architectures": ["Gemma2ForCausalLM"],
+        "model_type": "gemma2",
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "vocab_size": 256,
+        "max_position_embeddings": 1024,
+        "torch_dtype": "bfloat16",
+        "query_pre_attn_scalar": 16,
+        "sliding_window": 1024,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "tie_word_embeddings": True,
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(shape))
+    check = checked(verify(str(path), 5 * MIB))
+    live = check.compared[3]
+    assert live.allocated_bytes == pytest.approx(live.planned_bytes, rel=0.02)
+    assert check.real_first_failure is not None
+    assert abs(check.real_first_failure - check.predicted_first_failure) <= 1
