@@ -92,7 +92,7 @@ def comparison_html(comparison: Comparison, *, question: str = "") -> bytes:
     from llmprof.renderers.comparison_figure import HOW_TO_READ, comparison_figure
 
     svg = inline_svg(
-        comparison_figure(comparison, "svg"),
+        comparison_figure(comparison, "svg", explained=False),
         name="roofline",
         title="Roofline: both runs, FLOP/s over FLOP/byte, both logarithmic",
         description="The tables below hold the same figures.",

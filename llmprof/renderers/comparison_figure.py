@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BELOW_IN = 0.3
+_LABEL_BELOW_PT = -7
+"""Clear of the lowest mark."""
 _VISIBLE = 0.1
 """Natural logarithms: about the size of a mark."""
 HOW_TO_READ = (
@@ -22,12 +24,15 @@ HOW_TO_READ = (
 )
 
 
-def comparison_figure(comparison: Comparison, kind: str) -> bytes:
-    """Bytes of an `svg`, `pdf` or `png`; equal for equal comparisons."""
+def comparison_figure(comparison: Comparison, kind: str, *, explained: bool = True) -> bytes:
+    """Bytes of an `svg`, `pdf` or `png`; equal for equal comparisons.
+
+    `explained` writes how to read it below the axes, for a figure that will stand alone.
+    """
     before = _whole(comparison.baseline.points)
     after = _whole(comparison.candidate.points)
     with styled():
-        figure, axes = empty_plot(_BELOW_IN)
+        figure, axes = empty_plot(_BELOW_IN if explained else 0.0)
         roof = comparison.baseline.roof
         window = window_around(roof, [*before, *after])
         prepare_axes(axes, window)
@@ -40,13 +45,16 @@ def comparison_figure(comparison: Comparison, kind: str) -> bytes:
             draw_point(axes, point)
         for point in before:
             _draw_before(axes, point)
-            for other in after:
-                if other.label == point.label and _has_moved(point, other):
+            moved = [other for other in after if other.label == point.label]
+            _draw_label(axes, [point, *moved])
+            for other in moved:
+                if _has_moved(point, other):
                     _draw_arrow(axes, point, other)
         if not before and not after:
             missing = "no phase could be placed"
             axes.text(0.5, 0.5, missing, transform=axes.transAxes, ha="center", color=MUTED)
-        figure.text(0.01, 0.012, HOW_TO_READ, color=MUTED, size=6.5)
+        if explained:
+            figure.text(0.01, 0.012, HOW_TO_READ, color=MUTED, size=6.5)
         return figure_bytes(figure, kind)
 
 
@@ -67,12 +75,22 @@ def _draw_before(axes: "Axes", point: RooflinePoint) -> None:
     axes.plot(
         [x], [y], marker="o", markersize=7, markerfacecolor=SURFACE, markeredgecolor=color, zorder=5
     )
+
+
+def _draw_label(axes: "Axes", marks: Sequence[RooflinePoint]) -> None:
+    """Once for all marks of a phase: below the lowest, between the leftmost and the rightmost."""
+    intensities = [one.intensity_flops_per_byte for one in marks]
     axes.annotate(
-        one_line(point.label),
-        (x, y),
+        one_line(marks[0].label),
+        (
+            math.sqrt(min(intensities) * max(intensities)),
+            min(one.achieved_flops_per_s.low for one in marks),
+        ),
         textcoords="offset points",
-        xytext=(8, -10),
-        color=color,
+        xytext=(0, _LABEL_BELOW_PT),
+        ha="center",
+        va="top",
+        color=PHASE_COLORS[marks[0].phase],
         size=8,
     )
 

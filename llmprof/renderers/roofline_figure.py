@@ -37,6 +37,8 @@ _RIGHT_EDGE = 0.6
 """From here on a label has no room beside its point."""
 _LABEL_STEP = 0.052
 """Least distance of two labels, as a share of the height of the axes."""
+_BACKED = {"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.75, "pad": 1.0}
+"""Behind a label: a line that crosses it is not mistaken for a letter's."""
 
 HOW_TO_READ = (
     "Bar to the left of a point: what ops hand on in memory instead of in cache. "
@@ -182,6 +184,7 @@ def _along_slope(
         va="bottom" if above else "top",
         size=8 if above else 7,
         color=INK if above else MUTED,
+        bbox=_BACKED,
     )
 
 
@@ -238,7 +241,7 @@ def _draw_labels(axes: "Axes", points: Sequence[RooflinePoint], window: LogWindo
                 weight="bold" if is_whole_phase(point) else "normal",
                 color=PHASE_COLORS[point.phase],
                 gid=layer_gid(point.phase.value, f"label-{point_key(point)}"),
-                bbox={"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.75, "pad": 1.0},
+                bbox=_BACKED,
             )
 
 
