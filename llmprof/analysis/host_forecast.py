@@ -33,20 +33,21 @@ def without_starts(
     """A group whose ops are started in another way, by what its skeleton took either way.
 
     A group that does hardly more than start its ops changes as its skeleton does. Of a product, only
-    the starts change: `slower` times what the skeleton saves.
+    the starts change: `slower` times what the skeleton saves, where `slower` says how many times longer
+    starts take in the step that pays for them.
     """
     if starts is None:
         return forecast
     if group in PROJECTIONS:
         saved_s = slower * (starts.base_s - starts.target_s)
-        point, more, less = (forecast.span.point - part * saved_s for part in (1.0, 1.5, 0.5))
+        point, more, less = (
+            max(forecast.span.point - part * saved_s, 0.0) for part in (1.0, 1.5, 0.5)
+        )
     else:
         point, more, less = _as_the_skeleton(forecast.span.point, starts)
-    return replace(
-        forecast,
-        span=forecast.span.moved(Span.around(point, more, less)),
-        basis=f"{forecast.basis}; {_REPLAYED}",
-    )
+    moved = forecast.span.moved(Span.around(point, more, less))
+    span = replace(moved, low=max(moved.low, 0.0))
+    return replace(forecast, span=span, basis=f"{forecast.basis}; {_REPLAYED}")
 
 
 def _as_the_skeleton(time_s: float, starts: OverheadTime) -> tuple[float, float, float]:

@@ -226,6 +226,8 @@ def _started(
         if timed:
             return forecast
         slower = slower_than_skeleton(one.splits, phase, basis.kernels)
+        if change > 0:
+            slower *= _faster_kernel(basis, phase, group)
         return without_starts(group, forecast, basis.kernels.overhead(phase, group), slower)
     ops = one.work.fixed_cost.ops or {}
     whole = basis.kernels.overhead(phase, None)
@@ -234,6 +236,15 @@ def _started(
         return shared_starts(group, forecast, (whole.base_s - whole.target_s) / num_ops, ops)
     cost_s = start_cost_s(basis.small_ops, phase, ops)
     return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)
+
+
+def _faster_kernel(basis: Basis, phase: Phase, group: OpGroup) -> float:
+    """Target over base of a kernel that was timed: its forecast has scaled the base's starts as well.
+
+    Those are what replayed steps do without, so as much of them is saved as the forecast still holds.
+    """
+    timed = basis.kernels.of_group(phase, group)
+    return timed.target_s / timed.base_s if timed is not None else 1.0
 
 
 def _kernels(

@@ -5,12 +5,16 @@ without them, starting the 300 to 400 ops of a decode step took 37 to 55 % of wh
 with as many bytes streamed past before each product, 79 to 83 % (2 cores, two models).
 """
 
+import copy
+import functools
 from collections.abc import Mapping
 
 import torch
 
 from llmprof.ceilings.pool import Stream, random_pool
 from llmprof.ceilings.read_kernels import read_kernels
+from llmprof.ceilings.streaming_read import StreamingRead
+from llmprof.engine.kernels.vector_ir import LANES
 from llmprof.instruments.clock import NS_PER_S, HostClock
 from llmprof.instruments.injection import Observer, PassedOn
 from llmprof.schema.cost import PROJECTIONS, OpGroup, StepCost
@@ -26,6 +30,18 @@ class WeightStream:
         """Takes the memory: `size_bytes`, or a quarter of what is free where that is less."""
         self._kernel = read_kernels(device)[0]
         self._stream = Stream(random_pool(size_bytes, device, torch.float32))
+
+    def launch(self, size_bytes: int) -> None:
+        """As `read`, by a launch that a recording on a CPU repeats."""
+        numel = size_bytes // self._stream.pool.itemsize
+        if numel:
+            _recorded_read().launch(self._stream.take(numel), _sums(torch.get_num_threads()))
+
+    def first(self, size_bytes: int) -> "WeightStream":
+        """So much of it, in the same memory: what comes round again sooner stays in larger caches."""
+        part = copy.copy(self)
+        part._stream = Stream(self._stream.pool[: max(1, size_bytes // torch.float32.itemsize)])
+        return part
 
     def read(self, size_bytes: int) -> None:
         """The next `size_bytes`, at most all of them."""
@@ -62,6 +78,28 @@ class PassingWeights(PassedOn):
         self._probe.group_begin(group)
 
 
+class PassingInReplays(PassedOn):
+    """Of a step that is being recorded: has the weights read in every replay, without Python."""
+
+    __slots__ = ("_sizes", "_stream")
+
+    def __init__(
+        self, probe: Observer, stream: WeightStream, size_bytes: Mapping[OpGroup, int]
+    ) -> None:
+        """As `PassingWeights`; `probe` records."""
+        super().__init__(probe)
+        self._stream = stream
+        self._sizes = dict(size_bytes)
+
+    def group_begin(self, group: OpGroup) -> None:
+        size_bytes = self._sizes.get(group)
+        if size_bytes:
+            self._probe.group_begin(PASSING)
+            self._stream.launch(size_bytes)
+            self._probe.group_end()
+        self._probe.group_begin(group)
+
+
 def weights_per_entry(cost: StepCost, layers: int) -> dict[OpGroup, int]:
     """Stored bytes that each product group reads each time it is entered: per layer, or once a step."""
     return {
@@ -69,6 +107,17 @@ def weights_per_entry(cost: StepCost, layers: int) -> dict[OpGroup, int]:
         for group in PROJECTIONS
         if cost.of_groups(group).ops
     }
+
+
+@functools.cache
+def _recorded_read() -> StreamingRead:
+    return StreamingRead(4, prefetch_bytes=1024)
+
+
+@functools.cache
+def _sums(threads: int) -> torch.Tensor:
+    """Where a recorded read leaves what nobody looks at."""
+    return torch.zeros(threads, LANES, dtype=torch.int32)
 
 
 def _entries(group: OpGroup, layers: int) -> int:

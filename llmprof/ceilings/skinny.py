@@ -11,6 +11,7 @@ from llmprof.ceilings.timing import Stopwatch
 from llmprof.ceilings.weight_stream import Weight, WeightStream
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.dtypes import DTYPE_NAMES
+from llmprof.engine.execution.step_program import recorded_call
 from llmprof.engine.linear import Linear
 
 Shape = tuple[int, int]
@@ -79,13 +80,16 @@ class SkinnyProbe:
         formats: Sequence[WeightFormat] = (),
         make_product: MakeProduct = Linear,
         whole: bool = False,
+        replayed: bool = False,
     ) -> None:
         """`stream` is over floats of the run's dtype on its device; `formats` has one per shape.
 
         Without formats, weights are floats of that dtype. `whole` matrices are never cut: with many
-        rows, what a product does to its activations is paid once a matrix, however high it is. Runs every
-        shape a few times.
+        rows, what a product does to its activations is paid once a matrix, however high it is.
+        `replayed`: recorded and started by native code, as steps of `execution.mode=compiled` on a CPU.
+        Runs every shape a few times.
         """
+        self._replayed = replayed
         self._whole = whole
         self._rows = rows
         self._weights = stream if isinstance(stream, WeightStream) else WeightStream(stream)
@@ -145,7 +149,7 @@ class SkinnyProbe:
         return _Matrix(weights, total_bytes, cut, products, x)
 
     def _rate(self, matrix: _Matrix) -> float:
-        """One call; views and bindings are made before its time begins."""
+        """One call; views, bindings and recordings are made before its time begins."""
         shape = matrix.rows_read, matrix.x.shape[1]
         products = [
             self._make_product(self._weights.take(matrix.format, *shape))
@@ -156,7 +160,8 @@ class SkinnyProbe:
             for product in products:
                 product(matrix.x)
 
-        return self._stopwatch.rate(multiply, matrix.call_bytes)
+        call = recorded_call(multiply) if self._replayed else multiply
+        return self._stopwatch.rate(call, matrix.call_bytes)
 
 
 def step_bytes(

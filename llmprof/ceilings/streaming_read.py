@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 from llvmlite import ir
 
+from llmprof.engine.kernels.launch import launch
 from llmprof.engine.kernels.native import KernelBody, compile_kernel
 from llmprof.engine.kernels.vector_ir import I32, LANES, index_constant
 
@@ -44,6 +45,14 @@ class StreamingRead:
         sums = torch.zeros(torch.get_num_threads(), LANES, dtype=torch.int32)
         self._kernel(data.data_ptr(), data.nbytes // _LINE_BYTES, passes, sums.data_ptr())
         return int(sums.sum())
+
+    def launch(self, data: torch.Tensor, sums: torch.Tensor) -> None:
+        """Read `data` once, as a launch that a recording repeats.
+
+        `sums` [threads, 16] of int32 takes what nobody looks at; the caller keeps both.
+        """
+        lines = data.nbytes // _LINE_BYTES
+        launch(self._kernel, data.nbytes, data.data_ptr(), lines, 1, sums.data_ptr())
 
 
 def _build(body: KernelBody, streams: int, prefetch_bytes: int) -> None:

@@ -1,6 +1,7 @@
 """Weights in the format of a run, streamed past the caches: floats, or codes with their scales."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 
@@ -24,9 +25,13 @@ class WeightStream:
     hold denormal ones, which are slow.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        """`stream` is over floats of the run's dtype on its device."""
+    def __init__(self, stream: Stream, *, scale_bytes: int | None = None) -> None:
+        """`stream` is over floats of the run's dtype on its device.
+
+        `scale_bytes` are all that its codes need, where weights of a single format are cut from it.
+        """
         self._stream = stream
+        self._scale_bytes = scale_bytes or stream.pool.nbytes // _CODES_PER_SCALE_BYTE
         self._scales: dict[torch.dtype, Stream] = {}
 
     @property
@@ -48,6 +53,11 @@ class WeightStream:
             return PackedWeight.empty(weights, self.dtype, out_features, in_features, self._part)
         return self._stream.take(out_features * in_features).view(out_features, in_features)
 
+    def pools(self) -> Iterator[torch.Tensor]:
+        """All memory that weights have been cut from so far."""
+        yield self._stream.pool
+        yield from (scales.pool for scales in self._scales.values())
+
     def _part(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Codes or scales of this shape."""
         if dtype.is_floating_point and dtype.itemsize > 1:
@@ -58,7 +68,6 @@ class WeightStream:
 
     def _scales_of(self, dtype: torch.dtype) -> Stream:
         if dtype not in self._scales:
-            wanted_bytes = self.nbytes // _CODES_PER_SCALE_BYTE
-            pool = random_pool(wanted_bytes, str(self._stream.pool.device), dtype)
+            pool = random_pool(self._scale_bytes, str(self._stream.pool.device), dtype)
             self._scales[dtype] = Stream(pool)
         return self._scales[dtype]

@@ -61,10 +61,14 @@ class WeightFormat:
 
     def stored_bytes(self, out_features: int, in_features: int) -> int:
         """Of a matrix [out_features, in_features], scales and minimums included."""
-        codes = out_features * in_features * _NUMBER_BITS[self.number] // 8
+        codes = self.code_bytes(out_features, in_features)
         if self.group_size:
             return codes + out_features * self.groups(in_features) * self._group_bytes
         return codes + (out_features * _CHANNEL_SCALE_BYTES if self.packed else 0)
+
+    def code_bytes(self, out_features: int, in_features: int) -> int:
+        """Of the numbers alone."""
+        return out_features * in_features * _NUMBER_BITS[self.number] // 8
 
     def check_fits(self, name: str, in_features: int) -> None:
         """Refuse a matrix whose rows cannot be packed.

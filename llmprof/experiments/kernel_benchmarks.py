@@ -80,15 +80,19 @@ def _differs(
 
 
 def _overheads(base: Target, target: Target, phase: Phase, device: str) -> Iterator[OverheadTime]:
-    """The base's step started as the target's will be, beside itself."""
+    """The base's step started as the target's will be, beside itself.
+
+    As many bytes pass by as the weights of either side have: what starts an op finds more of its own
+    still there where fewer of them came before it.
+    """
     if not replays(base.settings, target.settings, phase):
         return
     settings = base.settings.model_copy(update={"execution": target.settings.execution})
-    started, cost = replace(base, settings=settings), base.cost(phase)
-    stream = _stream((cost,), device)
+    started, cost, passing = replace(base, settings=settings), base.cost(phase), target.cost(phase)
+    stream = _stream((cost, passing), device)
     pairs = _take_turns(
         Skeleton(base, cost, stream, device=device, threads=_threads(base)),
-        Skeleton(started, cost, stream, device=device, threads=_threads(started)),
+        Skeleton(started, cost, stream, device=device, threads=_threads(started), passing=passing),
         on_cpu=device == "cpu",
     )
     for group in dict.fromkeys(group for one, _ in pairs for group in one.group_s):

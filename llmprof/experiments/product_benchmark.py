@@ -1,7 +1,6 @@
 """The matmul kernels of two settings by themselves, in turn, on weights streamed past the caches."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -9,32 +8,71 @@ import torch
 from llmprof.analysis.kernel_keys import TENSOR_OF, kernel_key, product_rows
 from llmprof.analysis.prediction_target import Target
 from llmprof.ceilings.pool import Stream, random_pool
+from llmprof.ceilings.read_kernels import read_kernels
 from llmprof.ceilings.skinny import SkinnyProbe
 from llmprof.ceilings.timing import Stopwatch
+from llmprof.ceilings.weight_stream import WeightStream
 from llmprof.costs.fusion import runs_fused
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of
 from llmprof.engine.dtypes import TORCH_DTYPES
+from llmprof.engine.execution.program_step import MOST_ROWS
 from llmprof.experiments.timed_pairs import kernel_time, repeat_until_agreed
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.prediction import KernelTime
+from llmprof.schema.settings import ExecutionMode
 
 _PASSES = 9
 _PASS_S = 0.004
+_STEPS_BEFORE = 2
+"""What is read for the first time hardly stays in a last-level cache that takes what others evict."""
+_MOST_CACHED_BYTES = 512 << 20
+"""A larger stream leaves nothing in any cache for its next pass."""
 METHOD = "its matmul kernel by itself, base and target in turn"
 
 
-@dataclass(frozen=True, slots=True)
-class _Arm:
-    probe: SkinnyProbe
-    weight_bytes: float
-    threads: int
+class _Side:
+    """One setting's products, on weights that are as cold as in its own step."""
 
-    def read_s(self) -> float:
-        """One pass: time of the group's weights at the rate of this moment."""
+    def __init__(self, target: Target, cost: StepCost, device: str, threads: int) -> None:
+        """Takes memory for the weights of a step, and for what it reads of the cache."""
+        self.target, self.cost, self.threads = target, cost, threads
+        self._reads = read_kernels(device)[0]
+        stored = {group: cost.of_groups(group).traffic.weights for group in PROJECTIONS}
+        codes = sum(size * _code_share(group, target) for group, size in stored.items() if size)
+        pool = random_pool(
+            int(codes + cost.traffic.kv_read), device, TORCH_DTYPES[target.options.compute_dtype]
+        )
+        scale_bytes = int(sum(stored.values()) - codes)
+        self.weights = WeightStream(Stream(pool), scale_bytes=scale_bytes)
+
+    def probe(self, group: OpGroup, stopwatch: Stopwatch, *, replayed: bool) -> SkinnyProbe:
         torch.set_num_threads(self.threads)
-        return self.weight_bytes / self.probe.read(_PASS_S, most_passes=4).bytes_per_s
+        return SkinnyProbe(
+            (product_shape(group, self.target.model),),
+            product_rows(group, self.cost.shape),
+            self.weights,
+            stopwatch,
+            working_set_bytes=self.weights.nbytes,
+            formats=(_format(group, self.target),),
+            whole=True,
+            replayed=replayed,
+        )
+
+    def read_s(self, group: OpGroup, probe: SkinnyProbe) -> float:
+        """One pass: time of the group's weights at the rate of this moment.
+
+        The other side's weights have just passed through the caches, which they do in no step of this
+        one: its own go by first, as they did in the steps before.
+        """
+        torch.set_num_threads(self.threads)
+        pools = [pool.view(torch.float32) for pool in self.weights.pools()]
+        if sum(pool.nbytes for pool in pools) <= _MOST_CACHED_BYTES:
+            for pool in pools * _STEPS_BEFORE:
+                self._reads.read(pool, 1)
+        weight_bytes = self.cost.of_groups(group).traffic.weights
+        return weight_bytes / probe.read(_PASS_S, most_passes=4).bytes_per_s
 
 
 def benchmark_products(
@@ -42,7 +80,9 @@ def benchmark_products(
 ) -> Iterator[KernelTime]:
     """One pair for each projection whose kernel or rows change; `threads` of base and target.
 
-    None where a side runs a fused kernel: what is timed here is a bare product.
+    None where a side runs a fused kernel: what is timed here is a bare product. Where the steps of a
+    side are replayed on a CPU, both sides' products are: what starting them from Python costs is
+    known by itself (`OverheadTime`).
     """
     costs = base.cost(phase), target.cost(phase)
     changed = [
@@ -52,20 +92,30 @@ def benchmark_products(
     ]
     if not changed:
         return
-    streams = [_stream(one, cost, device) for one, cost in zip((base, target), costs, strict=True)]
-    stopwatch = Stopwatch(device)
+    sides = [
+        _Side(one, cost, device, count)
+        for one, cost, count in zip((base, target), costs, threads, strict=True)
+    ]
+    stopwatch, replayed = Stopwatch(device), device == "cpu" and _replayed(sides, phase)
     with torch.inference_mode():
         for group in changed:
-            arms = [
-                _arm(group, one, cost, stream, stopwatch, count)
-                for one, cost, stream, count in zip(
-                    (base, target), costs, streams, threads, strict=True
-                )
-            ]
+            probes = [one.probe(group, stopwatch, replayed=replayed) for one in sides]
             times = repeat_until_agreed(
-                partial(_read_both, *arms), _as_it_is, repeats=_PASSES, on_cpu=device == "cpu"
+                partial(_read_both, group, sides, probes),
+                _as_it_is,
+                repeats=_PASSES,
+                on_cpu=device == "cpu",
             )
             yield kernel_time(phase, group, times, method=METHOD, on_cpu=device == "cpu")
+
+
+def _replayed(sides: Sequence[_Side], phase: Phase) -> bool:
+    """Whether steps of either side are; those of many rows are not."""
+    return phase is Phase.DECODE and any(
+        side.target.settings.execution.mode is ExecutionMode.COMPILED
+        and side.cost.shape.new_tokens <= MOST_ROWS
+        for side in sides
+    )
 
 
 def _differs(
@@ -83,39 +133,21 @@ def _fused(group: OpGroup, sides: tuple[Target, Target], costs: tuple[StepCost, 
     )
 
 
-def _read_both(base: _Arm, target: _Arm) -> tuple[float, float]:
-    return base.read_s(), target.read_s()
+def _read_both(
+    group: OpGroup, sides: Sequence[_Side], probes: Sequence[SkinnyProbe]
+) -> tuple[float, float]:
+    before, after = (side.read_s(group, probe) for side, probe in zip(sides, probes, strict=True))
+    return before, after
 
 
 def _as_it_is(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
-def _stream(one: Target, cost: StepCost, device: str) -> Stream:
-    """As large as what a step of this side reads, so that weights are as cold as there."""
-    size = int(cost.traffic.weights + cost.traffic.kv_read)
-    return Stream(random_pool(size, device, TORCH_DTYPES[one.options.compute_dtype]))
-
-
-def _arm(
-    group: OpGroup,
-    one: Target,
-    cost: StepCost,
-    stream: Stream,
-    stopwatch: Stopwatch,
-    threads: int,
-) -> _Arm:
-    torch.set_num_threads(threads)
-    probe = SkinnyProbe(
-        (product_shape(group, one.model),),
-        product_rows(group, cost.shape),
-        stream,
-        stopwatch,
-        working_set_bytes=stream.pool.nbytes,
-        formats=(_format(group, one),),
-        whole=True,
-    )
-    return _Arm(probe, cost.of_groups(group).traffic.weights, threads)
+def _code_share(group: OpGroup, one: Target) -> float:
+    """Of a matrix's stored bytes: the rest are scales and minimums."""
+    shape, weights = product_shape(group, one.model), _format(group, one)
+    return weights.code_bytes(*shape) / weights.stored_bytes(*shape)
 
 
 def product_shape(group: OpGroup, model: ModelConfig) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """A decode step of the engine as a program of native calls, on a CPU."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,8 +43,14 @@ class ProgramStep:
         return self.logits
 
 
-def record_program(decoder: Decoder, cache: KvCache, inputs: DecodeInputs) -> ProgramStep:
-    """Run a step and write down what it did.
+def record_program(
+    decoder: Decoder,
+    cache: KvCache,
+    inputs: DecodeInputs,
+    *,
+    watched: Callable[[Recording], Probe] = lambda recorder: recorder,
+) -> ProgramStep:
+    """Run a step and write down what it did; `watched` may launch more between its groups.
 
     Attention by kernels of torch works on views whose shape follows the context: it is not recorded
     but called again in each replay, as it would be without a program.
@@ -57,7 +64,8 @@ def record_program(decoder: Decoder, cache: KvCache, inputs: DecodeInputs) -> Pr
         else:
             live = _LiveAttention(attention, recorder)
             decoder = dataclasses.replace(decoder, attention=live)
-        logits = decoder.through_layers(inputs.x, inputs.turn, step, cache, recorder)
+        probe = watched(recorder)
+        logits = decoder.through_layers(inputs.x, inputs.turn, step, cache, probe)
     return ProgramStep(inputs, recorder.program(), logits, cache, attention)
 
 

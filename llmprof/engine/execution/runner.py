@@ -6,7 +6,7 @@ import torch
 
 from llmprof.engine.execution.graph_step import CONTEXT_STEP, GraphRecorder, context_bucket
 from llmprof.engine.execution.program_step import MOST_ROWS, record_program
-from llmprof.engine.execution.replay_runner import ReplayRunner
+from llmprof.engine.execution.replay_runner import Record, ReplayRunner
 from llmprof.engine.kernels.launch import runs_native
 from llmprof.engine.kv_cache import KvCache
 from llmprof.engine.model import Decoder
@@ -77,12 +77,7 @@ def make_runner(
         case ExecutionMode.COMPILED:
             if not runs_native(device):
                 raise _unavailable(mode, device, "it is made of kernels for CPUs", on_cpu)
-            return ReplayRunner(
-                f"decode steps of up to {MOST_ROWS} sequences replayed as native calls",
-                record_program,
-                lambda step: None,
-                most_rows=MOST_ROWS,
-            )
+            return replay_natively(record_program)
         case ExecutionMode.CUDA_GRAPH:
             if on_cpu:
                 raise _unavailable(mode, device, "a CPU has no such graphs", on_cpu)
@@ -93,6 +88,16 @@ def make_runner(
                 context_bucket,
                 row_buckets=row_buckets,
             )
+
+
+def replay_natively(record: Record) -> ReplayRunner:
+    """Decode steps as native calls, recorded by `record_program`, on a CPU."""
+    return ReplayRunner(
+        f"decode steps of up to {MOST_ROWS} sequences replayed as native calls",
+        record,
+        lambda step: None,
+        most_rows=MOST_ROWS,
+    )
 
 
 def _unavailable(mode: ExecutionMode, device: str, reason: str, on_cpu: bool) -> CapabilityError:

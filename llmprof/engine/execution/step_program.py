@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from llmprof.engine.kernels.launch import recorded_launches
 from llmprof.engine.kernels.native import KernelBody, NativeKernel, compile_kernel
 from llmprof.engine.kernels.vector_ir import I64, index_constant
-from llmprof.engine.probe import OpProbe, Probe, wants_groups, wants_ops
+from llmprof.engine.probe import NullProbe, OpProbe, Probe, wants_groups, wants_ops
 from llmprof.schema.cost import OpGroup, StepShape
 
 _TABLE, _COUNT, _NUM_ARGUMENTS = range(3)
@@ -115,6 +115,13 @@ def recording() -> Iterator[Recording]:
     recorder = Recording()
     with recorded_launches(recorder), recorder:
         yield recorder
+
+
+def recorded_call(call: _Call) -> Callable[[], None]:
+    """Run `call` once; what comes back replays it on the same tensors."""
+    with recording() as recorder:
+        call()
+    return functools.partial(recorder.program().replay, NullProbe())
 
 
 class StepProgram:
