@@ -334,3 +334,28 @@ def test_what_the_starts_of_a_whole_step_save_leaves_no_share_above_one() -> Non
     )
     assert 0 < phase.limit_share <= 1
     assert all(one.predicted_s.point >= 0 for one in phase.groups)
+
+
+def test_a_faster_product_holds_fewer_of_the_starts_that_replayed_steps_do_without() -> None:
+    """Twice as fast: the starts in it were halved with it, so half of what the skeleton saves is left."""
+    group, other = OpGroup.DOWN_PROJECTION, OpGroup.LM_HEAD
+    overheads = tuple(
+        OverheadTime(phase=Phase.DECODE, group=one, base_s=3e-6, target_s=1e-6)
+        for one in (group, other)
+    )
+    kernels = tuple(
+        KernelTime(
+            phase=Phase.DECODE, group=one, base_s=2e-3, target_s=1e-3, spread=0.0, method="here"
+        )
+        for one in (group,)
+    )
+    found = predict(
+        BASE,
+        _settings("execution.mode=compiled", "weights.quantization=int4"),
+        benchmarks=KernelBenchmarks(kernels=kernels, overheads=overheads),
+    )
+    before, after = next(
+        (one.base_s, one.predicted_s.point) for one in _phase(found).groups if one.group is group
+    )
+    assert before is not None
+    assert after == pytest.approx((before - 2e-6) / 2)

@@ -6,8 +6,9 @@ import torch
 from llmprof.ceilings.pool import Stream, random_tensor
 from llmprof.ceilings.skinny import SkinnyProbe, step_bytes
 from llmprof.ceilings.timing import Stopwatch
-from llmprof.ceilings.weight_stream import Weight
+from llmprof.ceilings.weight_stream import Weight, WeightStream
 from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.linear import Linear
 from llmprof.engine.quantization.packed_weight import PackedWeight
 
 MIB = 1 << 20
@@ -21,9 +22,12 @@ class RateByWidth(Stopwatch):
         super().__init__("cpu")
         self._rates = rates
         self.last_width = 0
+        self.called: Callable[[], object] = lambda: None
+        """After each call."""
 
     def rate(self, call: Callable[[], object], work: float) -> float:
         call()
+        self.called()
         return self._rates[self.last_width]
 
 
@@ -189,3 +193,47 @@ def test_the_packed_kernel_of_the_engine_gives_a_rate(weights: WeightFormat) -> 
             formats=[weights] * 2,
         )
         assert probe.read(0.0).bytes_per_s > 0
+
+
+def test_scales_of_a_single_format_take_the_memory_of_their_codes_alone() -> None:
+    """1024 x 1024 int4 weights: 512 KiB of codes and, in groups of 32, 64 KiB of scales of 2 bytes."""
+    weights = WeightFormat("int4", 32)
+    codes, stored = weights.code_bytes(1024, 1024), weights.stored_bytes(1024, 1024)
+    assert (codes, stored - codes) == (512 << 10, 64 << 10)
+    pool = random_tensor(((64 * codes) // 2,), "cpu", torch.bfloat16)
+    stream = WeightStream(Stream(pool), scale_bytes=64 * (stored - codes))
+    stream.take(weights, 1024, 1024)
+    assert [one.nbytes for one in stream.pools()] == [64 * codes, 64 * (64 << 10)]
+
+
+def test_replayed_products_are_recorded_once_and_started_natively() -> None:
+    """The stopwatch calls what was recorded: the product from Python is made before that."""
+    stopwatch = RateByWidth({64: 1e9})
+    made: list[torch.Tensor] = []
+
+    def linear(weight: Weight) -> Callable[[torch.Tensor], torch.Tensor]:
+        product = Linear(weight)
+
+        def multiply(x: torch.Tensor) -> torch.Tensor:
+            made.append(product(x))
+            stopwatch.last_width = x.shape[1]
+            return made[-1]
+
+        return multiply
+
+    stream = Stream(random_tensor((MIB,), "cpu", torch.bfloat16))
+    probe = SkinnyProbe(
+        [(64, 64)],
+        1,
+        stream,
+        stopwatch,
+        working_set_bytes=2 * MIB,
+        make_product=linear,
+        replayed=True,
+    )
+    made.clear()
+    calls: list[int] = []
+    stopwatch.called = lambda: calls.append(len(made))
+    probe.read(0.0)
+    assert calls == [len(made)] != [0]
+    assert all(torch.isfinite(one.float()).all() for one in made)
