@@ -74,6 +74,8 @@ def _machine(environment: Environment) -> dict[str, object]:
         "the CPU": cpu.model,
         "usable cores": cpu.usable_cores,
     }
+    if gpu is None:
+        found["what lets threads sleep between ops"] = environment.sleeps_between_ops or "nothing"
     for name in _LIBRARIES:
         version = environment.versions.get(name)
         if version is not None and name == "llmprof":

@@ -14,8 +14,9 @@ not: others kept the cores busy, and with them caches and memory."""
 
 
 def host_caveats(record: RunRecord, rounds: Sequence[Round]) -> Iterator[Caveat]:
-    """Of the rounds that count: a CPU quota below the threads, others that wait for the cores."""
+    """Of the rounds that count: a CPU quota below the threads, threads that sleep, others that wait."""
     yield from _quota(record)
+    yield from _sleep(record)
     yield from _pressure(rounds)
 
 
@@ -29,6 +30,17 @@ def _quota(record: RunRecord) -> Iterator[Caveat]:
             message=f"a control group allows {units.significant(quota_cores)} cores' worth of CPU "
             f"time, and {named} would use more: all of them stand still when it is used up",
             remedy="Lift the limit (docker run --cpus, resources.limits.cpu of a pod).",
+        )
+
+
+def _sleep(record: RunRecord) -> Iterator[Caveat]:
+    environment = record.environment
+    setting = environment.sleeps_between_ops
+    if setting is not None and environment.gpu is None and environment.threads > 1:
+        yield Caveat(
+            code="threads-sleep",
+            message=f"{setting}: threads sleep whenever they wait, and every op has to wake them",
+            remedy=f"Unset {setting.partition('=')[0]}.",
         )
 
 

@@ -252,6 +252,11 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "The device does not tell some of what is asked of it; those fields are empty, with the reason.",
         "`llmprof doctor` names the remedy for each.",
     ),
+    "threads-sleep": _M(
+        "OpenMP was told to let waiting threads sleep. Waking them costs tens of microseconds, at the start "
+        "of every op: a decode step of the demo took about twice as long.",
+        "Unset OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME, whichever the message names.",
+    ),
     "throttled": _M(
         "The device reported that heat or its power supply held the clock down.",
         "Check cooling and power. Ceilings read beside the round saw the same clock.",

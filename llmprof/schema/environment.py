@@ -65,3 +65,15 @@ class Environment(Record):
     """Environment variables that change speed, from an allow-list (OMP_*, KMP_*, CUDA_*, ...)."""
     fingerprint: str
     """Hash over what must agree for two runs to be compared: device, software, threads."""
+
+    @property
+    def sleeps_between_ops(self) -> str | None:
+        """The variable by which OpenMP's threads sleep as soon as they wait, with its value.
+
+        By default they spin for a while first, so that the next op finds them awake.
+        """
+        asleep = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+        for name, value in asleep.items():
+            if self.variables.get(name, "").strip().lower() == value:
+                return f"{name}={self.variables[name]}"
+        return None

@@ -67,6 +67,13 @@ def check_openmp(environment: Environment) -> Check:
             f"{', '.join(pinned)} pins threads while this process may not use every core",
             "Unset it, or check that no two threads share a core",
         )
+    asleep = environment.sleeps_between_ops
+    if asleep is not None and usable > 1:
+        return warn(
+            "OpenMP",
+            f"{asleep}: threads sleep whenever they wait, and every op has to wake them",
+            f"Unset {asleep.partition('=')[0]}",
+        )
     policy = variables.get("OMP_WAIT_POLICY")
     waiting = f"OMP_WAIT_POLICY={policy}" if policy else "waiting threads spin, as by default"
     return ok("OpenMP", waiting)

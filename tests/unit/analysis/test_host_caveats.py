@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmprof.analysis.comparable import why_not_comparable
 from llmprof.analysis.host_caveats import host_caveats
 from llmprof.analysis.report import build_report
 from llmprof.analysis.validity import select_rounds
@@ -56,3 +57,25 @@ def test_pressure_of_others_is_said_and_rejects_nothing() -> None:
     assert (caveat.code, "60 %" in caveat.message) == ("pressure", True)
     assert not select_rounds(busy.rounds).reasons
     assert not caveats(a_run_record())
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads", "named"),
+    [
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, 2, "OMP_WAIT_POLICY=PASSIVE"),
+        ({"GOMP_SPINCOUNT": "0"}, 2, "GOMP_SPINCOUNT=0"),
+        ({"OMP_WAIT_POLICY": "active"}, 2, None),
+        ({"OMP_WAIT_POLICY": "passive"}, 1, None),
+    ],
+)
+def test_threads_that_sleep_between_ops_are_named_and_not_compared(
+    variables: dict[str, str], threads: int, named: str | None
+) -> None:
+    awake = a_run_record()
+    changed = {"variables": variables, "threads": threads}
+    environment = awake.environment.model_copy(update=changed)
+    record = awake.model_copy(update={"environment": environment})
+    found = [one for one in caveats(record) if one.code == "threads-sleep"]
+    assert [one.message.partition(":")[0] for one in found] == ([named] if named else [])
+    reasons = [one for one in why_not_comparable(awake, record) if "sleep" in one]
+    assert bool(reasons) == (environment.sleeps_between_ops is not None)

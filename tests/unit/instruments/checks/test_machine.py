@@ -40,7 +40,10 @@ def test_governor(governor: str | None, status: str) -> None:
         ({"OMP_NUM_THREADS": "4"}, 12, "warn"),
         ({"OMP_PROC_BIND": "close"}, 12, "warn"),
         ({"OMP_PROC_BIND": "close"}, 32, "ok"),
-        ({"OMP_WAIT_POLICY": "passive"}, 12, "ok"),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, 12, "warn"),
+        ({"GOMP_SPINCOUNT": "0"}, 12, "warn"),
+        ({"OMP_WAIT_POLICY": "passive"}, 1, "ok"),
+        ({"OMP_WAIT_POLICY": "active"}, 12, "ok"),
     ],
 )
 def test_openmp(variables: dict[str, str], usable: int, status: str) -> None:
