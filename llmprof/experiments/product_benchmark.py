@@ -17,6 +17,8 @@ from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of
 from llmprof.engine.dtypes import TORCH_DTYPES
 from llmprof.engine.execution.program_step import MOST_ROWS
+from llmprof.engine.linear import Linear
+from llmprof.experiments.fused_operands import fused_product, takes_in_all
 from llmprof.experiments.timed_pairs import kernel_time, repeat_until_agreed
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
 from llmprof.schema.model import ModelConfig
@@ -47,17 +49,24 @@ class _Side:
         scale_bytes = int(sum(stored.values()) - codes)
         self.weights = WeightStream(Stream(pool), scale_bytes=scale_bytes)
 
+    def fuses(self, group: OpGroup) -> bool:
+        """Whether a product takes in what lies around it."""
+        return runs_fused(product_rows(group, self.cost.shape), self.target.options)
+
     def probe(self, group: OpGroup, stopwatch: Stopwatch, *, replayed: bool) -> SkinnyProbe:
         torch.set_num_threads(self.threads)
+        model, rows = self.target.model, product_rows(group, self.cost.shape)
+        fused = partial(fused_product, group, model, rows)
         return SkinnyProbe(
-            (product_shape(group, self.target.model),),
-            product_rows(group, self.cost.shape),
+            (product_shape(group, model),),
+            rows,
             self.weights,
             stopwatch,
             working_set_bytes=self.weights.nbytes,
             formats=(_format(group, self.target),),
             whole=True,
             replayed=replayed,
+            make_product=fused if self.fuses(group) else Linear,
         )
 
     def read_s(self, group: OpGroup, probe: SkinnyProbe) -> float:
@@ -80,15 +89,15 @@ def benchmark_products(
 ) -> Iterator[KernelTime]:
     """One pair for each projection whose kernel or rows change; `threads` of base and target.
 
-    None where a side runs a fused kernel: what is timed here is a bare product. Where the steps of a
-    side are replayed on a CPU, both sides' products are: what starting them from Python costs is
-    known by itself (`OverheadTime`).
+    None where one side alone runs a fused kernel, which does more than a product, or one that leaves out
+    part of what lies around it. Where the steps of a side are replayed on a CPU, both sides' products
+    are: what starting them from Python costs is known by itself (`OverheadTime`).
     """
     costs = base.cost(phase), target.cost(phase)
     changed = [
         group
         for group in PROJECTIONS
-        if _differs(group, (base, target), costs) and not _fused(group, (base, target), costs)
+        if _differs(group, (base, target), costs) and _alike(group, (base, target), costs)
     ]
     if not changed:
         return
@@ -126,11 +135,14 @@ def _differs(
     return keys[0] != keys[1] or rows[0] != rows[1]
 
 
-def _fused(group: OpGroup, sides: tuple[Target, Target], costs: tuple[StepCost, StepCost]) -> bool:
-    return any(
+def _alike(group: OpGroup, sides: tuple[Target, Target], costs: tuple[StepCost, StepCost]) -> bool:
+    """Whether both sides run bare products, or both a kernel that takes in all around them."""
+    fused = [
         runs_fused(product_rows(group, cost.shape), one.options)
         for one, cost in zip(sides, costs, strict=True)
-    )
+    ]
+    whole = [takes_in_all(group, cost.ops) for cost in costs]
+    return fused == [False, False] or (all(fused) and all(whole))
 
 
 def _read_both(

@@ -12,11 +12,14 @@ import pytest
 from llmprof import units
 from llmprof.analysis.prediction_target import make_target
 from llmprof.architectures.source import resolve_model
+from llmprof.ceilings.weight_stream import Weight
 from llmprof.cli.app import execute
 from llmprof.costs.weight_layout import laid_out
+from llmprof.engine.linear import Linear
 from llmprof.experiments.kernel_benchmarks import benchmark_kernels
+from llmprof.experiments.product_benchmark import benchmark_products
 from llmprof.schema.ceilings import Ceilings
-from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.settings import RunConfig
 from llmprof.store.documents import write_document
 from llmprof.store.runs import save_run
@@ -185,3 +188,44 @@ def test_only_what_changes_is_measured_by_itself(tiny: str) -> None:
     replayed = make_target(compiled, source.config, targets[0].weights, "fp32", decode_kernel=True)
     overheads = benchmark_kernels(targets[0], replayed, [Phase.DECODE], device="cpu").overheads
     assert {None, OpGroup.NORM, OpGroup.ATTENTION} <= {one.group for one in overheads}
+
+
+def test_products_of_fused_steps_are_timed_by_the_kernels_that_run_there(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in takes the place of those for GPUs; against a step that is not fused nothing is timed."""
+    asked: list[tuple[OpGroup, int]] = []
+
+    def product(group: OpGroup, model: object, rows: int, weight: Weight) -> Linear:
+        asked.append((group, rows))
+        return Linear(weight)
+
+    monkeypatch.setattr("llmprof.experiments.product_benchmark.fused_product", product)
+    base = RunConfig.model_validate(
+        {
+            "model": tiny,
+            "weights": {"dtype": "bf16"},
+            "execution": {"threads": 1},
+            "workload": {"prompt_tokens": 8, "output_tokens": 4},
+        }
+    )
+    model = resolve_model(tiny).config
+    apart, fused = (
+        [
+            make_target(
+                settings,
+                model,
+                laid_out(model, settings.weights, "bf16"),
+                "bf16",
+                decode_kernel=True,
+                fused_rows=fused_rows,
+            )
+            for settings in (base, changed_settings(base, ["workload.batch=4"]))
+        ]
+        for fused_rows in (0, 16)
+    )
+    times = [*benchmark_products(*fused, Phase.DECODE, "cpu", (1, 1))]
+    assert {one.group for one in times} == set(PROJECTIONS)
+    assert {group for group, _ in asked} == set(PROJECTIONS)
+    assert {rows for _, rows in asked} == {1, 4}
+    assert not [*benchmark_products(fused[0], apart[1], Phase.DECODE, "cpu", (1, 1))]
