@@ -52,7 +52,12 @@ class Linear:
         return _many_rows(x, self.weight, self.bias)
 
     def adds(self, rows: int) -> bool:
-        """Whether `add_to_` can take so many rows."""
+        """Whether `add_to_` can take so many rows.
+
+        Not in a step that torch.compile traces: it makes the addition part of the norm after it.
+        """
+        if torch.compiler.is_compiling():
+            return False
         if isinstance(self.weight, PackedWeight):
             kernels = packed_kernels(self.weight.device.type)
             return rows <= self.few_rows and kernels.multiply_add_ is not None
