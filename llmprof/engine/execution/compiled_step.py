@@ -1,12 +1,11 @@
 """A decode step of the engine as torch.compile makes it: fewer kernels, started one after another."""
 
 import dataclasses
-import subprocess
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Final
 
 import torch
 
@@ -19,12 +18,10 @@ from llmprof.engine.model import Decoder
 from llmprof.engine.probe import NullProbe, Probe, wants_groups
 from llmprof.engine.rope import Turn
 from llmprof.engine.step_batch import SequenceRun, StepBatch
-from llmprof.errors import CapabilityError
+from llmprof.errors import CapabilityError, LlmprofError
 from llmprof.store.progress import NullProgress, Progress
 
 _Compiled = Callable[[Decoder, KvCache, torch.Tensor, Turn, StepBatch], torch.Tensor]
-_FAILURES: Final = (RuntimeError, OSError, ImportError, subprocess.SubprocessError)
-"""What compilers raise, torch's own errors among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +73,13 @@ class StepCompiler:
         fixed = dataclasses.replace(inputs.step, runs=_as_compiled(inputs.step, decoder, cache))
         (run,) = fixed.runs
         shape = (fixed.num_rows, fixed.block_tables.shape[1], run, torch.get_num_threads())
-        if shape not in self._functions:
+        new = shape not in self._functions
+        if new:
             rows = units.number_of(fixed.num_rows, "sequence")
             self._progress.note(f"compiling the decode step for {rows}")
             self._functions[shape] = self._new_function()
         step = CompiledStep(inputs, self._functions[shape], decoder, cache, fixed)
-        self._run_once(step)
+        self._run_once(step, new=new)
         return step
 
     def _new_function(self) -> _Compiled:
@@ -93,22 +91,38 @@ class StepCompiler:
         )
         return compiled
 
-    def _run_once(self, step: CompiledStep) -> None:
+    def _run_once(self, step: CompiledStep, *, new: bool) -> None:
         before, begin_s = self.compilations.count, time.perf_counter()
-        try:
+        with _refused_in_one_line():
             step.replay(NullProbe())
-        except torch.OutOfMemoryError:
-            raise
-        except _FAILURES as error:
-            reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
-            raise CapabilityError(
-                f"execution.mode=compiled: torch.compile cannot compile the decode step ({reason})",
-                remedy="Set execution.mode=eager or cuda_graph",
-            ) from error
         took_s = time.perf_counter() - begin_s
         if self.compilations.count > before:
             self.compilations.seconds += took_s
             self._progress.note(f"compiled it in {units.seconds(took_s)}")
+        elif new and not torch._C._len_torch_dispatch_stack():
+            raise CapabilityError(
+                "execution.mode=compiled: torch.compile left the decode step as it is",
+                remedy="Unset TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, or set execution.mode=eager",
+            )
+
+
+@contextmanager
+def _refused_in_one_line() -> Iterator[None]:
+    """Compilers fail in many ways.
+
+    Raises:
+        CapabilityError: with what one of them said first.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, LlmprofError):
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is no bug of the reader's)
+        reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
+        raise CapabilityError(
+            f"execution.mode=compiled: torch.compile cannot compile the decode step ({reason})",
+            remedy="Set execution.mode=eager or cuda_graph",
+        ) from error
 
 
 def _decode_step(
