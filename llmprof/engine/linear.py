@@ -54,7 +54,7 @@ class Linear:
     def adds(self, rows: int) -> bool:
         """Whether `add_to_` can take so many rows.
 
-        Not in a step that torch.compile traces: it makes the addition part of the norm after it.
+        Not in a step that torch.compile traces: it can make the addition part of the norm after it.
         """
         if torch.compiler.is_compiling():
             return False

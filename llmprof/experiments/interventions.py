@@ -161,7 +161,9 @@ def replay(bench: InterventionBench) -> list[Intervention]:
     change = f"execution.mode={mode.value}"
     if bench.config.execution.mode is not ExecutionMode.EAGER:
         compiled = bench.device != "cpu" and bench.config.execution.mode is ExecutionMode.COMPILED
-        why = "torch.compile made other kernels" if compiled else "the run replays its steps already"
+        why = (
+            "torch.compile made other kernels" if compiled else "the run replays its steps already"
+        )
         return _skipped(kind, change, why)
     if bench.config.kv_cache.layout is KvLayout.NONE:
         return _skipped(kind, change, "without a KV cache no step has the shape of another")

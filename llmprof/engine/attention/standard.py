@@ -79,9 +79,10 @@ class StandardAttention:
 
         torch.compile reserves its own memory, and would copy to ours.
         """
-        unused = queries.new_empty(1, 1, 1)
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():  # which would fill what it has to broadcast
+            unused = queries.new_empty(*queries.shape[:2], keys.shape[1])
             return torch.baddbmm(unused, queries, keys.mT, beta=0, alpha=scale), None
+        unused = queries.new_empty(1, 1, 1)
         scores, weights = self._buffers.views((*queries.shape[:2], keys.shape[1]), queries)
         torch.baddbmm(unused, queries, keys.mT, beta=0, alpha=scale, out=scores)
         return scores, weights

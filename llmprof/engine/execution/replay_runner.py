@@ -96,9 +96,7 @@ class ReplayRunner:
         shape = (rows, width, threads, self._shape_of(step))
         recorded = self._recorded.get(shape)
         if recorded is None:
-            inputs = DecodeInputs.like(
-                x, turn, step, rows=rows, width=width, scratch=scratch
-            )
+            inputs = DecodeInputs.like(x, turn, step, rows=rows, width=width, scratch=scratch)
             recorded = self._record(decoder, cache, inputs)
             self._recorded[shape] = recorded
         recorded.inputs.copy_(x, turn, step)

@@ -172,9 +172,9 @@ def test_what_torch_compile_did_is_told() -> None:
     first, *others = compiled.rounds
     late = (first.model_copy(update={"compiled_steps": 1}), *others)
     timed = compiled.model_copy(update={"rounds": late})
-    assert "compiled 1 step in the measured rounds" in _caveat(
-        timed, "compiled-while-timed"
-    ).message
+    assert (
+        "compiled 1 step in the measured rounds" in _caveat(timed, "compiled-while-timed").message
+    )
 
 
 def test_attention_that_fell_back_says_why_and_on_what_it_ran() -> None:

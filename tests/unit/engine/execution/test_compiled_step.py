@@ -63,7 +63,9 @@ def compiling(
 
 
 def compiled(
-    engine: Engine, replay: ReplayRunner, attention: FlashAttention | StandardAttention | None = None
+    engine: Engine,
+    replay: ReplayRunner,
+    attention: FlashAttention | StandardAttention | None = None,
 ) -> Engine:
     if attention is not None:
         decoder = dataclasses.replace(engine.decoder, attention=attention)
@@ -132,7 +134,9 @@ def test_our_kernels_are_opaque_and_serve_all_contexts(
     replay = compiling()
     found = logits_of(compiled(engine, replay))
     loose = changes.get("weights", {}).get("dtype") == "bf16"
-    torch.testing.assert_close(found, expected, rtol=0.05 if loose else 1e-4, atol=0.05 if loose else 1e-4)
+    torch.testing.assert_close(
+        found, expected, rtol=0.05 if loose else 1e-4, atol=0.05 if loose else 1e-4
+    )
     assert replay.compilations is not None
     assert replay.compilations.count == len(recorded(replay)) == 1
 
@@ -231,9 +235,7 @@ def test_what_cannot_be_compiled_is_refused(
 
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch, trouble: str | None, **given: Any) -> Any:
     monkeypatch.setattr(runner, "triton_trouble", lambda device: trouble)
-    return make_runner(
-        ExecutionMode.COMPILED, device="cuda:0", layout=KvLayout.PAGED, **given
-    )
+    return make_runner(ExecutionMode.COMPILED, device="cuda:0", layout=KvLayout.PAGED, **given)
 
 
 def test_a_gpu_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

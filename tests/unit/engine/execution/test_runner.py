@@ -158,7 +158,9 @@ def test_requests_that_come_and_go(kind: str, tmp_path: Path) -> None:
 def test_what_cannot_be_replayed_is_refused(
     mode: str, device: str, layout: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmprof.engine.execution.runner.triton_trouble", lambda device: "no triton")
+    monkeypatch.setattr(
+        "llmprof.engine.execution.runner.triton_trouble", lambda device: "no triton"
+    )
     with pytest.raises(CapabilityError, match=message) as caught:
         make_runner(ExecutionMode(mode), device=device, layout=KvLayout(layout))
     assert caught.value.remedy is not None

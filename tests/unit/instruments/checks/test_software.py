@@ -57,7 +57,9 @@ def test_numba() -> None:
 
 
 def test_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "clang" else None)
+    monkeypatch.setattr(
+        shutil, "which", lambda name: f"/usr/bin/{name}" if name == "clang" else None
+    )
     found = software.check_compiler(on_gpu=True, variables={})
     assert (found.status, found.detail.split(",")[0]) == ("ok", "clang")
     wrong = software.check_compiler(on_gpu=True, variables={"CC": "icx"})
