@@ -64,8 +64,9 @@ def measure_host_costs(
 
 
 def _modes(device: str) -> tuple[ExecutionMode, ...]:
-    """Those that the engine does not refuse, but for one: what torch.compile makes of steps of a tiny
-    model, after minutes, tells nothing of another one.
+    """Those that the engine does not refuse, but for torch.compile on a GPU.
+
+    What it makes of a tiny model, after a minute, tells nothing of another one.
     """
     possible = []
     for mode in ExecutionMode:

@@ -117,7 +117,7 @@ def _refused_in_one_line() -> Iterator[None]:
         yield
     except (torch.OutOfMemoryError, LlmprofError):
         raise
-    except Exception as error:  # noqa: BLE001 (whatever it is, it is no bug of the reader's)
+    except Exception as error:
         reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise CapabilityError(
             f"execution.mode=compiled: torch.compile cannot compile the decode step ({reason})",

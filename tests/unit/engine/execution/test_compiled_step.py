@@ -22,6 +22,9 @@ from llmprof.engine.execution.compilations import Compilations
 from llmprof.engine.execution.compiled_step import CompiledStep, StepCompiler
 from llmprof.engine.execution.graph_step import context_bucket
 from llmprof.engine.execution.replay_runner import ReplayRunner
+from llmprof.engine.kernels import packed
+from llmprof.engine.kernels.launch import runs_native
+from llmprof.engine.kv_cache import KvPool
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
 from llmprof.engine.serving_workload import ServingWorkload
@@ -31,7 +34,7 @@ from llmprof.schema.settings import AttentionKind, ExecutionMode, KvLayout
 from tests.tiny_decoders import DECODERS, LLAMA, PROMPT, load_engine, settings, write_decoder
 
 TOKENS = 10
-BY_NAME = {decoder.name: decoder for decoder in DECODERS}
+DENSE = [one for one in DECODERS if not any("expert" in key for key in one.config)]
 
 
 @pytest.fixture(autouse=True)
@@ -133,20 +136,16 @@ def test_our_kernels_are_opaque_and_serve_all_contexts(
     expected = logits_of(engine)
     replay = compiling()
     found = logits_of(compiled(engine, replay))
-    loose = changes.get("weights", {}).get("dtype") == "bf16"
-    torch.testing.assert_close(
-        found, expected, rtol=0.05 if loose else 1e-4, atol=0.05 if loose else 1e-4
-    )
+    error = 0.1 if changes.get("weights") == {"dtype": "bf16"} else 1e-4
+    torch.testing.assert_close(found, expected, rtol=error, atol=error)
     assert replay.compilations is not None
     assert replay.compilations.count == len(recorded(replay)) == 1
 
 
-@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+@pytest.mark.parametrize("decoder", DENSE, ids=lambda decoder: decoder.name)
 def test_every_family_is_compiled_whole(decoder: Any, tmp_path: Path) -> None:
     """Windows, capped scores, norms of heads and around blocks; experts are refused elsewhere."""
     engine = load_engine(settings(write_decoder(tmp_path, decoder)))
-    if engine.decoder.choice is not None and "experts" in repr(engine.model.layer_kinds):
-        pytest.skip("its steps pass other experts each time")
     expected = logits_of(engine)
     found = logits_of(compiled(engine, compiling()))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
@@ -227,7 +226,9 @@ def test_what_cannot_be_compiled_is_refused(
 ) -> None:
     monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: backend)
     engine = compiled(load_engine(settings(write_decoder(tmp_path, LLAMA))), compiling())
-    with pytest.raises(CapabilityError, match="torch.compile cannot compile the decode step") as e:
+    with pytest.raises(
+        CapabilityError, match=r"torch\.compile cannot compile the decode step"
+    ) as e:
         engine.generate(PROMPT, GreedySampler(), max_tokens=3)
     assert "\n" not in e.value.message
     assert e.value.remedy is not None
@@ -255,27 +256,82 @@ def test_a_gpu_compiles_contexts_apart_only_where_kernels_need_it(
     assert flash.row_buckets == (1, 2)
 
 
-COMPILER = shutil.which("g++") or shutil.which("clang++")
+@pytest.mark.parametrize("tile_bytes", [1 << 20, 2000])
+def test_many_rows_of_packed_weights_are_one_operator(
+    tile_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = dataclasses.replace(packed.packed_kernels("cpu"), tile_bytes=tile_bytes)
+    monkeypatch.setitem(packed._found, "cpu", kernels)
+    engine = load_engine(settings(write_decoder(tmp_path, LLAMA), weights={"quantization": "int8"}))
+    rows = engine.decoder.head.few_rows + 1
+    expected = logits_of(engine, rows)
+    found = logits_of(compiled(engine, compiling()), rows)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(COMPILER is None, reason="inductor needs a C++ compiler on a CPU")
-def test_inductor_fuses_and_copies_no_cache(tmp_path: Path) -> None:
-    """One layer's keys and values are the largest thing that a step must leave where it is."""
+def test_a_compiler_that_leaves_a_step_alone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with TORCH_COMPILE_DISABLE=1: what ran would be eager steps under another name."""
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    engine = compiled(load_engine(settings(write_decoder(tmp_path, LLAMA))), compiling())
+    with pytest.raises(CapabilityError, match="left the decode step as it is") as caught:
+        engine.generate(PROMPT, GreedySampler(), max_tokens=3)
+    assert "TORCH_COMPILE_DISABLE" in (caught.value.remedy or "")
+
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")),
+    reason="inductor needs a C++ compiler on a CPU",
+)
+
+
+def code_of(engine: Engine, replay: ReplayRunner, expected: torch.Tensor) -> str:
+    """What inductor writes for a step, whose logits are checked."""
     from torch._inductor.utils import run_and_get_code
 
-    engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
-    expected = logits_of(engine)
-    replay = compiling("inductor")
     found, (code,) = run_and_get_code(logits_of, compiled(engine, replay))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    (step,) = recorded(replay)
+    return str(code)
+
+
+def buffers(code: str, shape: tuple[int, ...]) -> int:
+    return code.count(f"empty_strided_cpu(({', '.join(map(str, shape))})")
+
+
+@needs_compiler
+def test_inductor_fuses_what_lies_between_products_and_copies_no_cache(tmp_path: Path) -> None:
+    """Two norms of a layer and the last one, each with the addition before it, a rotation and a gate.
+
+    Keys and values stay where they are.
+    """
+    engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
+    replay = compiling("inductor")
+    code = code_of(engine, replay, logits_of(engine))
     layers = len(engine.decoder.layers)
-    assert code.count("torch.ops.llmprof.kv_append_.default(") == layers
-    assert code.count("torch.ops.llmprof.decode_attention.default(") == layers
-    (run,) = step.fixed.runs
-    room = tuple(step.cache.stored(0).shape)  # type: ignore[attr-defined]
-    assert f"empty_strided_cpu({room}" not in code
-    # norm and addition of a layer are one kernel: two a layer and the last, and at most two more
-    # for rotation and gate
-    assert code.count("cpp_fused") > 0
-    assert "rsqrt" in code
+    for operator in ("kv_append_", "decode_attention"):
+        assert code.count(f"torch.ops.llmprof.{operator}.default(") == layers
+    assert code.count("torch.ops.llmprof.matvec.default(") == 4 * layers + 1
+    body = code[code.index("def call(") :]
+    assert 0 < body.count("        cpp_fused_") <= 4 * layers + 2
+    (step,) = recorded(replay)
+    assert isinstance(step.cache, KvPool)
+    assert not buffers(code, tuple(step.cache.stored(0).shape))
+
+
+@needs_compiler
+@pytest.mark.usefixtures("torch_only")
+def test_inductor_still_writes_the_scores_of_standard_attention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pattern of its passes makes fused attention of three kernels that are to be measured apart."""
+    monkeypatch.setattr(graph_step, "CONTEXT_STEP", 32)
+    monkeypatch.setattr("llmprof.engine.kv_cache.pool.runs_native", runs_native)
+    engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
+    expected = logits_of(compiled(engine, make_eager(), StandardAttention()))
+    replay = compiling("inductor", by_bucket=True)
+    decoder = dataclasses.replace(engine.decoder, attention=StandardAttention())
+    code = code_of(dataclasses.replace(engine, decoder=decoder), replay, expected)
+    layers = len(engine.decoder.layers)
+    assert "scaled_dot_product" not in code
+    assert code.count("extern_kernels.baddbmm(") == code.count("extern_kernels.bmm(") == layers
