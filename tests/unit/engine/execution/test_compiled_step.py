@@ -31,6 +31,7 @@ from llmprof.engine.serving_workload import ServingWorkload
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpGroup, StepShape
 from llmprof.schema.settings import AttentionKind, ExecutionMode, KvLayout
+from llmprof.store.progress import NullProgress
 from tests.tiny_decoders import DECODERS, LLAMA, PROMPT, load_engine, settings, write_decoder
 
 TOKENS = 10
@@ -162,6 +163,27 @@ def test_another_cache_of_the_same_shape_runs_the_same_code(tmp_path: Path) -> N
     assert replay.compilations is not None
     assert replay.compilations.count == 1
     assert replay.compilations.seconds > 0
+
+
+class Notes(NullProgress):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_who_waits_is_told_what_for(tmp_path: Path) -> None:
+    """Once for each shape, before it is compiled and after."""
+    notes = Notes()
+    engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
+    compiler = StepCompiler(Compilations(backend="eager"), notes)
+    replay = ReplayRunner("compiled", compiler, lambda step: None, whole_tables=True)
+    for _ in range(2):
+        compiled(engine, replay).generate(PROMPT, GreedySampler(), max_tokens=6)
+    before, after = notes.told
+    assert before == "compiling the decode step for 1 sequence"
+    assert after.startswith("compiled it in ")
 
 
 def test_batches_that_grow_and_shrink(tmp_path: Path) -> None:
