@@ -75,7 +75,7 @@ _ON_GPU: Final = (
     Cell("compiled", {"execution.mode": "compiled"}, "others", least_s=75.0),
 )
 """Within a group those that share weights stand together: they are loaded once. The last one is
-measured in time that parts before it left: torch.compile takes most of a minute for 32 layers."""
+measured in time that parts before it left: torch.compile can take a minute for 32 layers."""
 
 _BASE_ON_CPU: Final[Settings] = {
     **_BASE_ON_GPU,
