@@ -110,6 +110,7 @@ def _engine_at(
         threads=place.threads,
         host_available_bytes=host_memory().available_bytes // place.local_size,
         ranks=place.ranks,
+        progress=progress,
     )
 
 

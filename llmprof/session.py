@@ -251,6 +251,7 @@ class Session:
             telemetry=telemetry,
             requests=details.requests,
             events=details.events,
+            compiled_steps=details.compiled_steps,
         )
 
     def _step_tracer(self) -> StepTracer:

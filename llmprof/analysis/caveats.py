@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from llmprof import units
 from llmprof.analysis.host_caveats import host_caveats
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.phase_caveats import phase_caveats
@@ -56,6 +57,7 @@ def _of_run(record: RunRecord, roof: Roof | None) -> Iterable[Caveat]:
             remedy="Compare them: `llmprof compare CONFIG --base execution.fused=off "
             "--cand execution.fused=on`",
         )
+    yield from _compiled(record)
     if roof is None:
         yield Caveat(
             code="no-ceilings",
@@ -79,6 +81,26 @@ def _of_run(record: RunRecord, roof: Roof | None) -> Iterable[Caveat]:
         message="bytes and FLOPs are counted from shapes, no hardware counter was read: "
         "GB/s is a lower bound of the real traffic",
     )
+
+
+def _compiled(record: RunRecord) -> Iterable[Caveat]:
+    """What torch.compile hides from the counts, and what it did while steps were timed."""
+    if record.engine.compiled_steps:
+        yield Caveat(
+            code="compiled-steps",
+            message="decode steps are compiled by torch.compile, which makes one kernel of several ops: "
+            "launches and activations are counted, and groups are timed, as the engine runs them "
+            "without it, and scaled to the compiled step",
+        )
+    meanwhile = sum(one.compiled_steps for one in record.rounds)
+    if meanwhile:
+        steps = units.number_of(meanwhile, "step")
+        yield Caveat(
+            code="compiled-while-timed",
+            message=f"torch.compile compiled {steps} in the measured "
+            "rounds: some of their steps hold the time that it took",
+            remedy="Leave measure.warmup at auto, or ask for more warm-up rounds.",
+        )
 
 
 def _fused_beside_a_library(record: RunRecord) -> bool:

@@ -71,6 +71,11 @@ class PaperDevice:
         return environment is None or environment.gpu is None or "triton" in environment.versions
 
     @property
+    def on_gpu(self) -> bool:
+        """The datasheets are those of GPUs."""
+        return self.ceilings is None or self.ceilings.environment.gpu is not None
+
+    @property
     def packed_rows(self) -> int:
         """See `CostOptions`; the datasheets are those of GPUs."""
         return packed_rows_of(None if self.ceilings is None else self.ceilings.environment)

@@ -16,7 +16,13 @@ from llmprof.analysis.phase_forecast import (
     tokens_of,
 )
 from llmprof.analysis.prediction import capacity_caveats, largest_fitting
-from llmprof.analysis.prediction_target import Target, capacity_of, make_target
+from llmprof.analysis.prediction_target import (
+    Target,
+    capacity_of,
+    is_torch_compiled,
+    make_target,
+    only_measured,
+)
 from llmprof.analysis.spans import Span, added, ratio_of
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
@@ -62,6 +68,8 @@ def paper_target(
         InputError: more tokens than the model has positions.
         CapabilityError: settings whose steps cannot be predicted.
     """
+    if is_torch_compiled(settings, on_gpu=device.on_gpu):
+        raise only_measured()
     dtype = settings.weights.dtype.value
     if settings.weights.dtype is WeightDtype.AS_STORED:
         dtype = float_dtype(stored)
@@ -73,7 +81,7 @@ def paper_target(
         decode_kernel=device.has_decode_kernel,
         packed_rows=device.packed_rows,
         fp8_arithmetic=device.multiplies_fp8,
-        fused_rows=fused_rows_of(settings.execution.fused, dtype, trouble=device.fused_trouble),
+        fused_rows=fused_rows_of(settings.execution, dtype, trouble=device.fused_trouble),
     )
 
 

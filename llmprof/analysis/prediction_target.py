@@ -23,6 +23,7 @@ from llmprof.schema.settings import (
     AttentionKind,
     BatchingPolicy,
     ContextKind,
+    ExecutionMode,
     KvDtype,
     Quantization,
     RunConfig,
@@ -76,13 +77,15 @@ def target_of_run(
 
     Raises:
         InputError: `weights.dtype` became `as_stored`, which only the file could tell.
-        CapabilityError: work of another kind than a fixed batch, or a format that has no layout.
+        CapabilityError: work of another kind than a fixed batch, a format that has no layout, or steps
+            that torch.compile would make.
     """
     if settings.model != record.settings.model:
         raise InputError(
             f"run {record.id} is of {record.settings.model}: nothing in it tells of another model",
             remedy="Predict from a run of that model, or from the model and ceilings alone",
         )
+    _check_compiled(record, settings, ceilings)
     if record.model is None or record.weights is None:
         raise CapabilityError(
             f"run {record.id} has no model, so its costs cannot be recomputed",
@@ -107,13 +110,37 @@ def target_of_run(
     )
 
 
+def _check_compiled(record: RunRecord, settings: RunConfig, ceilings: Ceilings | None) -> None:
+    """Refuse to tell what torch.compile gives or takes: on a CPU `compiled` starts the same kernels."""
+    there = record.environment if ceilings is None else ceilings.environment
+    before = is_torch_compiled(record.settings, on_gpu=record.environment.gpu is not None)
+    after = is_torch_compiled(settings, on_gpu=there.gpu is not None)
+    if before is not after or (after and ceilings is not None):
+        raise only_measured()
+
+
+def only_measured() -> CapabilityError:
+    """Why steps that torch.compile makes are not predicted."""
+    return CapabilityError(
+        "execution.mode=compiled on a GPU is measured, not predicted: which kernels torch.compile makes of "
+        "a step is known when it has made them",
+        remedy="Measure both: `llmprof compare CONFIG --cand execution.mode=compiled`",
+    )
+
+
+def is_torch_compiled(settings: RunConfig, *, on_gpu: bool) -> bool:
+    """Whether decode steps are kernels that torch.compile made."""
+    return on_gpu and settings.execution.mode is ExecutionMode.COMPILED
+
+
 def _fused_rows(
     record: RunRecord, settings: RunConfig, dtype: str, ceilings: Ceilings | None
 ) -> int:
     """As the run did it; with another switch or weights, or elsewhere, as the engine does it now."""
-    before, wanted = record.settings, settings.execution.fused
-    same = wanted is before.execution.fused and settings.weights == before.weights
-    if ceilings is None and same:
+    before, wanted = record.settings, settings.execution
+    same = wanted.fused is before.execution.fused and settings.weights == before.weights
+    compiled = {one.mode is ExecutionMode.COMPILED for one in (wanted, before.execution)}
+    if ceilings is None and same and len(compiled) == 1:
         return record.engine.fused_rows
     there = record.environment if ceilings is None else ceilings.environment
     return fused_rows_of(wanted, dtype, trouble=fused_trouble(there))

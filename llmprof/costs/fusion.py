@@ -12,13 +12,15 @@ from llmprof.costs.options import CostOptions
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpCost
 from llmprof.schema.layers import DenseMlp, LayerShape, SoftmaxAttention
-from llmprof.schema.settings import Fusion
+from llmprof.schema.settings import ExecutionMode, ExecutionSettings, Fusion
 
 FUSED_ROWS: Final = 16
 """Of activations, on a GPU: tensor cores take so many at once, and have no more to do for them than for
 one. With more a library's product is the faster one, and kernels do more than starting them costs."""
 FOR_GPUS: Final = "its kernels are made for GPUs"
 """What keeps a CPU from having them."""
+BY_ITSELF: Final = "torch.compile fuses what lies between products by itself"
+"""What keeps compiled steps on a GPU from having them."""
 _DTYPES: Final = ("bf16", "fp16")
 _NORMS_AROUND: Final = 4
 """Norms of a layer that has some behind its blocks too: there is no product after those."""
@@ -35,7 +37,7 @@ class Part:
     negative where the host no longer writes what the part would read."""
 
 
-def fused_rows_of(wanted: Fusion, dtype: str, *, trouble: str | None) -> int:
+def fused_rows_of(execution: ExecutionSettings, dtype: str, *, trouble: str | None) -> int:
     """`CostOptions.fused_rows` of steps that compute in `dtype`.
 
     `trouble`: why the device has no such kernels, as the end of a sentence; None where it has them.
@@ -43,13 +45,15 @@ def fused_rows_of(wanted: Fusion, dtype: str, *, trouble: str | None) -> int:
     Raises:
         CapabilityError: `execution.fused=on` where that cannot be.
     """
+    if trouble is None and execution.mode is ExecutionMode.COMPILED:
+        trouble = BY_ITSELF
     if trouble is None and dtype not in _DTYPES:
         trouble = (
             f"several rows in {dtype}, which no tensor core takes whole, are bound by arithmetic"
         )
     if trouble is None:
-        return 0 if wanted is Fusion.OFF else FUSED_ROWS
-    if wanted is Fusion.ON:
+        return 0 if execution.fused is Fusion.OFF else FUSED_ROWS
+    if execution.fused is Fusion.ON:
         raise CapabilityError(
             f"execution.fused=on is not available: {trouble}",
             remedy="Set execution.fused=auto or off",

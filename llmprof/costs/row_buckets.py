@@ -11,19 +11,27 @@ def row_buckets(most: int) -> tuple[int, ...]:
     return (*(1 << n for n in range((most - 1).bit_length())), most)
 
 
-def buckets_of(config: RunConfig) -> tuple[int, ...]:
+def buckets_of(config: RunConfig, device: str | None = None) -> tuple[int, ...]:
     """Rows that the decode steps of a run are padded to; empty where they run as they are.
 
-    CUDA graphs of batches that grow and shrink are padded. One batch of fixed work has a graph for
-    its own rows.
+    CUDA graphs of batches that grow and shrink are padded, and so are steps that torch.compile made.
+    One batch of fixed work has a graph for its own rows.
+
+    `device`: as it was resolved; None for what `config` says, where `auto` counts as no GPU.
     """
     steady = (
         config.workload.kind is WorkloadKind.FIXED
         and config.batching.policy is BatchingPolicy.STATIC
     )
-    if steady or config.execution.mode is not ExecutionMode.CUDA_GRAPH:
+    if steady or not _has_a_shape(config.execution.mode, device or config.device):
         return ()
     return row_buckets(config.batching.max_sequences)
+
+
+def _has_a_shape(mode: ExecutionMode, device: str) -> bool:
+    """Whether decode steps are started as something that is made once for each number of rows, at a cost."""
+    compiled = mode is ExecutionMode.COMPILED and device.startswith("cuda")
+    return compiled or mode is ExecutionMode.CUDA_GRAPH
 
 
 def padded_rows(rows: int, buckets: Sequence[int]) -> int:

@@ -120,12 +120,18 @@ def check_attention(config: RunConfig, device: str) -> None:
         CapabilityError: with the reason.
     """
     backend = config.attention.backend
-    for_gpus = backend in (AttentionBackend.VARLEN, AttentionBackend.FLASHINFER)
-    if for_gpus and device == "cpu":
+    a_library = backend in (AttentionBackend.VARLEN, AttentionBackend.FLASHINFER)
+    if a_library and device == "cpu":
         raise CapabilityError(
             f"attention.backend={backend.value} is not available on {device}: it is made of "
             "kernels for GPUs",
             remedy="Set attention.backend=auto or native, or device=cuda",
+        )
+    if a_library and config.execution.mode is ExecutionMode.COMPILED:
+        raise CapabilityError(
+            f"attention.backend={backend.value} is not available with execution.mode=compiled: its "
+            "kernels have not been shown to be right in a step that torch.compile made",
+            remedy="Set attention.backend=auto or native, or execution.mode=cuda_graph",
         )
 
 
@@ -136,7 +142,7 @@ def check_fused(config: RunConfig, dtype: str, device: str) -> None:
         CapabilityError: with the reason.
     """
     if config.execution.fused is Fusion.ON:
-        fused_rows_of(Fusion.ON, dtype, trouble=fused_trouble(device))
+        fused_rows_of(config.execution, dtype, trouble=fused_trouble(device))
 
 
 def check_workload(config: RunConfig, model: ModelConfig) -> None:

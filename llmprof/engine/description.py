@@ -44,6 +44,12 @@ def packed_rows(engine: Engine) -> int | None:
     return projection.few_rows if projection.format.packed else None
 
 
+def compile_s(engine: Engine) -> float:
+    """What compiling the decode steps took; 0 where nothing is compiled."""
+    compilations = engine.runner.compilations
+    return 0.0 if compilations is None else compilations.seconds
+
+
 def fp8_arithmetic(engine: Engine) -> bool:
     """Whether products of many rows are done in fp8."""
     return any(layer.qkv.fp8_arithmetic for layer in engine.decoder.layers)
@@ -81,6 +87,8 @@ def describe_engine(
         fused_rows=engine.decoder.fused_rows,
         experts_read=experts_read(engine),
         row_buckets=engine.runner.row_buckets,
+        compiled_steps=engine.num_compiled,
+        compile_s=compile_s(engine),
         attention_backend=None if chosen is None else chosen.backend,
         attention_fallback=None if chosen is None else chosen.fallback,
         regime="synchronous" if synchronous else "run_ahead",
@@ -122,12 +130,23 @@ def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dic
 
 def _runs_op_by_op(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> bool:
     """Whether any step had kernels for what lies between its products, not all being part of others."""
-    decoder = engine.decoder
+    decoder, shapes = engine.decoder, _of_the_engine(engine, shapes)
+    if not shapes:
+        return False
     dense = isinstance(decoder.layers[0].feed_forward, DenseFeedForward)
     around = decoder.layers[0].norm_after_attention is not None
     if not (dense and cache.turns) or around:
         return True
     return any(shape.new_tokens > decoder.fused_rows for shape in shapes)
+
+
+def _of_the_engine(engine: Engine, shapes: Sequence[StepShape]) -> list[StepShape]:
+    """Steps whose ops between the products are kernels that the engine chose.
+
+    Those of compiled steps are made by torch.compile, as the role `execution` says.
+    """
+    compiled = engine.runner.compilations is not None
+    return [shape for shape in shapes if not (compiled and shape.phase is Phase.DECODE)]
 
 
 def _product(decoder: Decoder, rows: int, *, head: bool = False) -> str:
@@ -149,7 +168,7 @@ def _residual(engine: Engine, shapes: Sequence[StepShape]) -> dict[str, str]:
         f"residual.{shape.phase.value}": residual.kernel_name(
             layer.output, shape.new_tokens, fused=shape.new_tokens <= engine.decoder.fused_rows
         )
-        for shape in shapes
+        for shape in _of_the_engine(engine, shapes)
     }
     return {role: name for role, name in found.items() if name is not None}
 

@@ -41,6 +41,7 @@ from llmprof.engine.step_batch import StepBatch
 from llmprof.schema.cost import KvAccess, OpGroup
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import KvCacheSettings, KvLayout, RunConfig
+from llmprof.store.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Engine:
         threads: int,
         host_available_bytes: int,
         ranks: RankGroup | None = None,
+        progress: Progress | None = None,
     ) -> "Engine":
         """Check that the run is possible, then load the weights.
 
@@ -91,6 +93,7 @@ class Engine:
             threads: of the CPU, for the whole process.
             host_available_bytes: memory that a new allocation on the host can get.
             ranks: the processes that share out the model, where `parallel.tensor` is more than 1.
+            progress: told when steps are compiled.
 
         Raises:
             CapabilityError: a switch that the engine does not have, or a run that does not fit.
@@ -104,7 +107,7 @@ class Engine:
             host_available_bytes=host_available_bytes,
             num_ranks=1 if ranks is None else ranks.size,
         )
-        runner = _runner(config, device)
+        runner = _runner(config, device, progress)
         torch.set_num_threads(threads)
         kernels = cache_kernels(
             config,
@@ -139,7 +142,7 @@ class Engine:
             routed=loaded.routed,
         )
 
-    def arranged(self, config: RunConfig) -> "Engine":
+    def arranged(self, config: RunConfig, progress: Progress | None = None) -> "Engine":
         """Another engine on the same weights: its own cache, attention, batching and execution.
 
         `config` has been admitted, and its weights, routing and threads are those that were loaded.
@@ -164,8 +167,14 @@ class Engine:
             kv_cache=config.kv_cache,
             kv_access=_kv_access(config, attention),
             cache_kernels=kernels,
-            runner=_runner(config, self.device),
+            runner=_runner(config, self.device, progress),
         )
+
+    @property
+    def num_compiled(self) -> int:
+        """Decode steps that torch.compile has compiled so far."""
+        compilations = self.runner.compilations
+        return 0 if compilations is None else compilations.count
 
     @property
     def kv_dtype(self) -> str:
@@ -283,7 +292,7 @@ class Engine:
 
 def _fused_rows(config: RunConfig, dtype: ComputeDtype, device: str) -> int:
     """Raises CapabilityError where fused kernels are asked for and cannot be."""
-    return fused_rows_of(config.execution.fused, dtype.name, trouble=fused_trouble(device))
+    return fused_rows_of(config.execution, dtype.name, trouble=fused_trouble(device))
 
 
 def _kv_access(config: RunConfig, attention: Attention) -> KvAccess:
@@ -295,11 +304,13 @@ def _kv_access(config: RunConfig, attention: Attention) -> KvAccess:
     )
 
 
-def _runner(config: RunConfig, device: str) -> StepRunner:
+def _runner(config: RunConfig, device: str, progress: Progress | None) -> StepRunner:
     """Raises CapabilityError for a mode that the device or the cache does not have."""
     return make_runner(
         config.execution.mode,
         device=device,
         layout=config.kv_cache.layout,
-        row_buckets=buckets_of(config),
+        row_buckets=buckets_of(config, device),
+        attention=config.attention.kind,
+        progress=progress,
     )

@@ -45,6 +45,7 @@ class EngineWorkload:
         self._first_output = self._batch.num_tokens
         self._prepare()
         self._uses = tuple(map(self._use, self._shapes))
+        self._compiled_before = engine.num_compiled
 
     def lead_in(self) -> None:
         """Decode steps at the end of the prompt; of a round that has none, its prefill."""
@@ -67,6 +68,7 @@ class EngineWorkload:
         """
         self._restart()
         self._engine.routed.clear()
+        self._compiled_before = self._engine.num_compiled
         self._sampler.forget()
         self._first_output = self._batch.num_tokens
         with torch.inference_mode(), out_of_memory_explained("running a step"):
@@ -83,7 +85,8 @@ class EngineWorkload:
         return output.cpu().contiguous()
 
     def round_details(self) -> RoundDetails:
-        return RoundDetails(steps=self._uses)
+        compiled = self._engine.num_compiled - self._compiled_before
+        return RoundDetails(steps=self._uses, compiled_steps=compiled)
 
     def describe(self) -> EngineDescription:
         cache = self._batch.cache

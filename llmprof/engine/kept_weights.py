@@ -64,7 +64,7 @@ class KeptWeights:
                 host_available_bytes=host_available_bytes(),
             )
             self._loaded = wanted
-        return self._engine.arranged(config)
+        return self._engine.arranged(config, progress)
 
     def drop(self) -> None:
         """Give the memory back."""

@@ -13,6 +13,7 @@ from llmprof.engine.kernels.matmul import matmul, matmul_fits
 from llmprof.engine.kernels.matvec import matvec
 from llmprof.engine.kernels.packed import packed_kernels
 from llmprof.engine.quantization.packed_weight import PackedWeight
+from llmprof.engine.unpacked_product import unpack, unpacked_product
 
 _USUAL_SHAPE: Final = (1024, 1024)
 StoredWeight = tuple[
@@ -48,11 +49,16 @@ class Linear:
         if isinstance(self.weight, PackedWeight):
             if self.fp8_arithmetic:
                 return fp8_product(x, self.weight.codes, self.weight.scales, self.bias)
-            return _unpacked_product(x, self.weight, self.bias)
+            return unpacked_product(x, self.weight, self.bias)
         return _many_rows(x, self.weight, self.bias)
 
     def adds(self, rows: int) -> bool:
-        """Whether `add_to_` can take so many rows."""
+        """Whether `add_to_` can take so many rows.
+
+        Not in a step that torch.compile traces: it can make the addition part of the norm after it.
+        """
+        if torch.compiler.is_compiling():
+            return False
         if isinstance(self.weight, PackedWeight):
             kernels = packed_kernels(self.weight.device.type)
             return rows <= self.few_rows and kernels.multiply_add_ is not None
@@ -84,7 +90,7 @@ class Linear:
             return functional.embedding(ids, self.weight)
         shape = (len(ids), self.weight.in_features)
         out = torch.empty(shape, dtype=self.weight.dtype, device=self.weight.device)
-        _unpack(out, self.weight, ids=ids.contiguous())
+        unpack(out, self.weight, ids.contiguous())
         return out
 
     @property
@@ -175,38 +181,3 @@ def _many_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None)
 
 def _dtype_name(weight: torch.Tensor | PackedWeight) -> str:
     return DTYPE_NAMES[weight.dtype]
-
-
-def _unpacked_product(
-    x: torch.Tensor, weight: PackedWeight, bias: torch.Tensor | None
-) -> torch.Tensor:
-    """Unpack a tile of rows, multiply by it, and use its memory for the next one."""
-    out_features, in_features = weight.shape
-    tile_bytes = packed_kernels(x.device.type).tile_bytes
-    tile_rows = max(1, min(out_features, tile_bytes // (in_features * x.itemsize)))
-    tile = x.new_empty((tile_rows, in_features))
-    if tile_rows == out_features:
-        _unpack(tile, weight)
-        return functional.linear(x, tile, bias)
-    out = x.new_empty((x.shape[0], out_features))
-    for start in range(0, out_features, tile_rows):
-        part = slice(start, min(start + tile_rows, out_features))
-        weights = tile[: part.stop - start]
-        _unpack(weights, weight, first=start)
-        out[:, part] = functional.linear(x, weights, None if bias is None else bias[part])
-    return out
-
-
-def _unpack(
-    out: torch.Tensor, weight: PackedWeight, *, ids: torch.Tensor | None = None, first: int = 0
-) -> None:
-    packed_kernels(out.device.type).unpack_rows_(
-        out,
-        weight.codes,
-        weight.scales,
-        weight.minimums,
-        ids,
-        first,
-        weight.format.number,
-        weight.format.group_size or 0,
-    )

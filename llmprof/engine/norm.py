@@ -69,6 +69,9 @@ class HeadNorm:
             heads.copy_(_offset_norm(heads, self.gains, self.eps, self.offset))
             return
         normed = functional.rms_norm(heads, heads.shape[-1:], None, self.eps)
+        if torch.compiler.is_compiling():  # which knows no results that are views
+            heads.copy_(normed * self.gains)
+            return
         torch.mul(normed, self.gains, out=heads)
 
 

@@ -1,5 +1,6 @@
 """The engine serving a trace, as the profiler measures it: a round is the whole trace."""
 
+import dataclasses
 import hashlib
 
 import numpy as np
@@ -64,6 +65,7 @@ class ServingWorkload:
         self._shapes: dict[Phase, StepShape] = {}
         """The largest step of each phase so far."""
         self._notes: ServingRound | None = None
+        self._compiled_before = engine.num_compiled
         self.needs = ceiling_needs(engine, config, self._steady_shape())
 
     @property
@@ -85,6 +87,7 @@ class ServingWorkload:
         """
         server = self._open()
         self._notes = server.notes
+        self._compiled_before = self.engine.num_compiled
         self.engine.routed.clear()
         self._sampler.forget()
         with out_of_memory_explained("running a step"):
@@ -101,7 +104,10 @@ class ServingWorkload:
         return hashlib.sha256(np.concatenate(list(outputs)).tobytes()).hexdigest()
 
     def round_details(self) -> RoundDetails:
-        return RoundDetails() if self._notes is None else self._notes.details()
+        if self._notes is None:
+            return RoundDetails()
+        compiled = self.engine.num_compiled - self._compiled_before
+        return dataclasses.replace(self._notes.details(), compiled_steps=compiled)
 
     def describe(self) -> EngineDescription:
         """Cache bytes in use are those of the fullest step of the last round."""

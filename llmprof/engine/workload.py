@@ -41,6 +41,8 @@ class RoundDetails:
     """One per step, or none at all."""
     requests: tuple[RequestSample, ...] = ()
     events: tuple[ServingEvent, ...] = ()
+    compiled_steps: int = 0
+    """Decode steps that torch.compile was at work on in between."""
 
 
 class Workload(Protocol):

@@ -120,6 +120,7 @@ class ArmSession:
             telemetry=self.nvml.read() if isinstance(self.nvml, NvmlSession) else None,
             requests=details.requests,
             events=details.events,
+            compiled_steps=details.compiled_steps,
         )
 
     def _check_outputs(self, digest: str | None) -> None:

@@ -56,8 +56,11 @@ def fewer_sms(bench: InterventionBench) -> list[Intervention]:
         return _skipped(kind, "a part of the multiprocessors", "a CPU has none")
     fewer = half_of(gpu.multiprocessors)
     change = f"{fewer} of {gpu.multiprocessors} multiprocessors"
-    if bench.config.execution.mode is not ExecutionMode.EAGER:
+    mode = bench.config.execution.mode
+    if mode is ExecutionMode.CUDA_GRAPH:
         return _skipped(kind, change, "a graph keeps the multiprocessors that it was captured on")
+    if mode is ExecutionMode.COMPILED:
+        return _skipped(kind, change, "what torch.compile starts has not been seen to stay on them")
     try:
         partition = SmPartition(bench.device, fewer)
         return _smaller_device(bench, kind, change, partition.entered)
@@ -157,7 +160,11 @@ def replay(bench: InterventionBench) -> list[Intervention]:
     mode = ExecutionMode.COMPILED if bench.device == "cpu" else ExecutionMode.CUDA_GRAPH
     change = f"execution.mode={mode.value}"
     if bench.config.execution.mode is not ExecutionMode.EAGER:
-        return _skipped(kind, change, "the run replays its steps already")
+        compiled = bench.device != "cpu" and bench.config.execution.mode is ExecutionMode.COMPILED
+        why = (
+            "torch.compile made other kernels" if compiled else "the run replays its steps already"
+        )
+        return _skipped(kind, change, why)
     if bench.config.kv_cache.layout is KvLayout.NONE:
         return _skipped(kind, change, "without a KV cache no step has the shape of another")
     runner = make_runner(mode, device=bench.device, layout=bench.config.kv_cache.layout)

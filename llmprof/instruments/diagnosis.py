@@ -32,7 +32,7 @@ def diagnose() -> Diagnosis:
         yield matmul.check_matmul(environment) if runtime.import_error is None else None
         yield machine.check_counters(environment)
         yield software.check_numba(environment.versions)
-        yield software.check_compiler()
+        yield software.check_compiler(on_gpu=runtime.cuda_devices > 0)
         yield software.check_demo_model()
 
     found = tuple(check for check in checks() if check is not None)

@@ -21,7 +21,7 @@ class InterventionKind(StrEnum):
     CACHE_RESIDENT = "cache_resident"
     """Every layer reads the weights of the first one."""
     REPLAY = "replay"
-    """The same kernels started from a recording (compiled, or a CUDA graph) instead of from Python."""
+    """The same kernels started from a recording (compiled on a CPU, or a CUDA graph) instead of from Python."""
     QUEUE_AHEAD = "queue_ahead"
     """The device is held back until a whole step is enqueued: kernels back to back."""
 

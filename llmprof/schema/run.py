@@ -195,6 +195,8 @@ class Round(Record):
     requests: tuple[RequestSample, ...] = ()
     """In the order of the trace; empty for work of a fixed shape."""
     events: tuple[ServingEvent, ...] = ()
+    compiled_steps: NonNegativeInt = 0
+    """Decode steps that torch.compile compiled meanwhile: steps of this round hold that time."""
 
 
 class EnergyWindow(Record):
@@ -283,6 +285,10 @@ class EngineDescription(Record):
     """Of a mixture of experts, as its tokens were really routed."""
     row_buckets: tuple[PositiveInt, ...] = ()
     """Rows that recorded decode steps are padded to; empty where they run as they are."""
+    compiled_steps: NonNegativeInt = 0
+    """Decode steps that torch.compile compiled, one for each shape; 0 where it was not asked."""
+    compile_s: NonNegativeFloat = 0.0
+    """What that took, warm-up and all: no measured step holds it, or a caveat says so."""
     attention_backend: str | None = None
     """Whose kernels attended to the cache, with the version that is not torch's own: `native`,
     `varlen (FlashAttention 2)`, `flashinfer 0.6.14`, or `torch` for scaled_dot_product_attention on

@@ -167,8 +167,9 @@ class BatchingSettings(Setting):
 
 class ExecutionSettings(Setting):
     mode: ExecutionMode = ExecutionMode.EAGER
-    """How decode steps are started: op by op from Python; `compiled` (CPU) records their kernels as
-    a list of native calls and replays it; `cuda_graph` captures them on a GPU."""
+    """How decode steps are started: op by op from Python; `compiled` on a CPU records their kernels as a
+    list of native calls and replays it, on a GPU torch.compile makes other kernels of them and
+    starts these one by one; `cuda_graph` captures them on a GPU."""
     fused: Fusion = Fusion.AUTO
     """On a GPU, of steps of at most 16 rows: a norm is part of the product after it, a gate or an
     addition of the product before it, and norms of heads, rotation and append are one kernel."""

@@ -14,6 +14,8 @@ class Cell:
     changes: Settings = field(default_factory=dict)
     group: str = "decode"
     """Cells of a group share a process."""
+    least_s: float = 5.0
+    """With less than this left of its group it is not started."""
 
 
 _BASE_ON_GPU: Final[Settings] = {
@@ -70,9 +72,10 @@ _ON_GPU: Final = (
     Cell("standard", _STANDARD, "others"),
     Cell("standard-32k", _filled(_LONG, **_STANDARD), "others"),
     Cell("prefill-8k-standard", _prompt(8192, **_STANDARD), "others"),
-    Cell("compiled", {"execution.mode": "compiled"}, "others"),
+    Cell("compiled", {"execution.mode": "compiled"}, "others", least_s=75.0),
 )
-"""Within a group those that share weights stand together: they are loaded once."""
+"""Within a group those that share weights stand together: they are loaded once. The last one is
+measured in time that parts before it left: torch.compile can take a minute for 32 layers."""
 
 _BASE_ON_CPU: Final[Settings] = {
     **_BASE_ON_GPU,

@@ -15,7 +15,6 @@ from llmprof.store.settings_file import load_settings
 from scripts.gpu.cells import Cell, base_settings, cells
 from scripts.gpu.job import Job, read_found
 
-_LEAST_LEFT_S = 5.0
 BASE = "base"
 
 
@@ -33,8 +32,9 @@ class CellsOfGroup:
         for cell in cells(self.job.device):
             if cell.group != self.group:
                 continue
-            if self.job.left_s < _LEAST_LEFT_S:
-                self._not_measured(cell, "the time of its group was over")
+            if self.job.left_s < cell.least_s:
+                words = f"it needs {cell.least_s:.0f} s, and its group had fewer left"
+                self._not_measured(cell, words)
                 continue
             try:
                 self._measure(cell)

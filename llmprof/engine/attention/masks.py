@@ -25,6 +25,8 @@ class StepMasks:
         [new_tokens, attended_tokens] for sequences of one shape, [sequences, 1, 1, attended_tokens]
         for single tokens that follow different contexts.
         """
+        if torch.compiler.is_compiling():  # which sees that all layers compute the same
+            return _visible(run, step, window)
         if (run, window) not in self._made:
             self._made[run, window] = _visible(run, step, window)
         return self._made[run, window]
@@ -33,10 +35,15 @@ class StepMasks:
         self, run: SequenceRun, step: StepBatch, window: int | None = None
     ) -> torch.Tensor | None:
         """True where a row must not see a token: the opposite of `visible`, in the same shape."""
+        if torch.compiler.is_compiling():
+            return _inverse(self.visible(run, step, window))
         if (run, window) not in self._inverted:
-            visible = self.visible(run, step, window)
-            self._inverted[run, window] = None if visible is None else ~visible
+            self._inverted[run, window] = _inverse(self.visible(run, step, window))
         return self._inverted[run, window]
+
+
+def _inverse(visible: torch.Tensor | None) -> torch.Tensor | None:
+    return None if visible is None else ~visible
 
 
 def _visible(run: SequenceRun, step: StepBatch, window: int | None) -> torch.Tensor | None:

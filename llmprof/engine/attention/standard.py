@@ -57,19 +57,35 @@ class StandardAttention:
         queries = by_kv_head(query, run, keys.shape[1])
         folded = queries.flatten(0, 1).flatten(1, 2)
         keys, values = keys.flatten(0, 1), values.flatten(0, 1)
-        unused = folded.new_empty(1, 1, 1)
-        scores, weights = self._buffers.views((*folded.shape[:2], run.attended_tokens), folded)
         rule = self._rules[layer] if self._rules else PLAIN
         scale = rule.scale_for(query.shape[-1]) / (rule.cap or 1.0)
-        torch.baddbmm(unused, folded, keys.mT, beta=0, alpha=scale, out=scores)
+        scores, weights = self._scores(folded, keys, scale)
         if rule.cap is not None:
             scores.tanh_().mul_(rule.cap)
         hidden = self._masks.hidden(run, step, rule.hides(run.attended_tokens))
         if hidden is not None:
             by_head = scores.view(*queries.shape[:4], run.attended_tokens)
             by_head.masked_fill_(hidden if hidden.dim() == 2 else hidden.unsqueeze(1), -math.inf)
-        torch.softmax(scores, dim=-1, out=weights)
+        if weights is None:
+            weights = torch.softmax(scores, dim=-1)
+        else:
+            torch.softmax(scores, dim=-1, out=weights)
         return by_token(torch.bmm(weights, values).view(queries.shape))
+
+    def _scores(
+        self, queries: torch.Tensor, keys: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Products of queries [n, rows, head_dim] and keys [n, tokens, head_dim], and room for their softmax.
+
+        torch.compile reserves its own memory, and would copy to ours.
+        """
+        if torch.compiler.is_compiling():  # which would fill what it has to broadcast
+            unused = queries.new_empty(*queries.shape[:2], keys.shape[1])
+            return torch.baddbmm(unused, queries, keys.mT, beta=0, alpha=scale), None
+        unused = queries.new_empty(1, 1, 1)
+        scores, weights = self._buffers.views((*queries.shape[:2], keys.shape[1]), queries)
+        torch.baddbmm(unused, queries, keys.mT, beta=0, alpha=scale, out=scores)
+        return scores, weights
 
 
 class ScoreBuffers:

@@ -30,12 +30,13 @@ class DecodeInputs:
         step: StepBatch,
         *,
         rows: int | None = None,
+        width: int = 0,
         scratch: tuple[int, int] = (0, 0),
     ) -> "DecodeInputs":
         """For steps of one shape, holding the numbers of this one.
 
         `rows`: so many where a step has fewer, which are padding; `scratch` is the slot that they
-        write to, and its block.
+        write to, and its block. `width`: of block tables; 0 for `table_width`.
         """
         rows = rows or step.num_rows
         own_step = dataclasses.replace(
@@ -43,7 +44,7 @@ class DecodeInputs:
             ids=step.ids.new_zeros(rows),
             positions=step.positions.new_zeros(rows),
             slots=step.slots.new_empty(rows),
-            block_tables=step.block_tables.new_zeros(rows, table_width(step)),
+            block_tables=step.block_tables.new_zeros(rows, width or table_width(step)),
             context_lens=step.context_lens.new_empty(rows),
             logit_rows=None,
         )

@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 
 from llmprof.costs.row_buckets import padded_rows
+from llmprof.engine.execution.compilations import Compilations
 from llmprof.engine.execution.decode_inputs import DecodeInputs, only_decodes, table_width
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.model import Decoder
@@ -47,6 +48,8 @@ class ReplayRunner:
         *,
         most_rows: int | None = None,
         row_buckets: tuple[int, ...] = (),
+        whole_tables: bool = False,
+        compilations: Compilations | None = None,
     ) -> None:
         """How to record, and what.
 
@@ -57,10 +60,15 @@ class ReplayRunner:
             most_rows: larger steps run as they are, their arithmetic hides what starting them costs.
             row_buckets: rows of recordings; a step takes the next larger one, where its cache has a
                 scratch block for the rows that are missing. Empty: as many as the step has.
+            whole_tables: block tables have room for the longest sequence from the first step on, where
+                a recording for every power of two would cost too much.
+            compilations: told by what records, where that is torch.compile.
         """
         self.name = name
         self.row_buckets = row_buckets
+        self.compilations = compilations
         self._most_rows = most_rows
+        self._whole_tables = whole_tables
         self._record = record
         self._shape_of = shape_of
         self._recorded: dict[Hashable, RecordedStep] = {}
@@ -84,10 +92,11 @@ class ReplayRunner:
         turn = rotary.at(step.positions)
         threads = torch.get_num_threads()
         rows, scratch = self._padded(step, cache)
-        shape = (rows, table_width(step), threads, self._shape_of(step))
+        width = self._width(step, cache, rotary)
+        shape = (rows, width, threads, self._shape_of(step))
         recorded = self._recorded.get(shape)
         if recorded is None:
-            inputs = DecodeInputs.like(x, turn, step, rows=rows, scratch=scratch)
+            inputs = DecodeInputs.like(x, turn, step, rows=rows, width=width, scratch=scratch)
             recorded = self._record(decoder, cache, inputs)
             self._recorded[shape] = recorded
         recorded.inputs.copy_(x, turn, step)
@@ -100,6 +109,12 @@ class ReplayRunner:
             return step.num_rows, (0, 0)
         scratch = cache.scratch_block * cache.block_tokens, cache.scratch_block
         return padded_rows(step.num_rows, self.row_buckets), scratch
+
+    def _width(self, step: StepBatch, cache: KvCache, rotary: RotaryTable) -> int:
+        """Of block tables, in blocks. The rotary table reaches as far as the longest sequence."""
+        if not self._whole_tables or not isinstance(cache, KvPool):
+            return table_width(step)
+        return -(-rotary.tables.shape[1] // cache.block_tokens)
 
     def _can_replay(self, step: StepBatch) -> bool:
         small_enough = self._most_rows is None or step.num_rows <= self._most_rows

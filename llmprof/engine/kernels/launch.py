@@ -45,6 +45,8 @@ def observable(
 
         @functools.wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            if torch.compiler.is_compiling():
+                return registered(*args, **kwargs)  # type: ignore[no-any-return]
             if _observers and not _recorders:
                 observer = _observers[-1]
                 observer.op_begin(name)
@@ -52,7 +54,7 @@ def observable(
                     return function(*args, **kwargs)
                 finally:
                     observer.op_end()
-            if dispatch_modes() or torch.compiler.is_compiling():
+            if dispatch_modes():
                 result: _R = registered(*args, **kwargs)
                 return result
             return function(*args, **kwargs)
@@ -121,7 +123,12 @@ def launch(kernel: NativeKernel, num_bytes: int, *arguments: int) -> None:
 
 
 def runs_native(where: torch.Tensor | str) -> bool:
-    """Whether kernels of ours run on a tensor, or on `cpu` or `cuda:N`."""
+    """Whether kernels of ours run on a tensor, or on `cpu` or `cuda:N`.
+
+    Not in a step that torch.compile traces: it fuses what lies between products by itself.
+    """
+    if torch.compiler.is_compiling():
+        return False
     on_cpu = where.is_cpu if isinstance(where, torch.Tensor) else where == "cpu"
     return on_cpu and _half_precision()
 

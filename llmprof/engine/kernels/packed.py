@@ -1,6 +1,5 @@
 """The kernels that read packed weights, for each kind of device."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -53,9 +52,21 @@ class PackedKernels:
     """Of activations that one `multiply` takes: see `kernels.matvec.most_rows`."""
 
 
-@functools.cache
+_found: Final[dict[str, PackedKernels]] = {}
+
+
 def packed_kernels(device_type: str) -> PackedKernels:
-    """For `cpu` or `cuda`; triton is imported for a GPU only."""
+    """For `cpu` or `cuda`; triton is imported for a GPU only.
+
+    Kept in a plain dictionary: torch.compile looks into one, and warns of what `functools` keeps.
+    """
+    found = _found.get(device_type)
+    if found is None:
+        found = _found[device_type] = _find(device_type)
+    return found
+
+
+def _find(device_type: str) -> PackedKernels:
     if device_type == "cpu":
         return PackedKernels(
             multiply=matvec,

@@ -22,7 +22,12 @@ class PointwiseKernels:
 
 
 def gpu_kernels(where: torch.Tensor | str) -> PointwiseKernels | None:
-    """For a tensor, or for `cpu` or `cuda:N`; None on a CPU, and where Triton cannot run."""
+    """For a tensor, or for `cpu` or `cuda:N`; None on a CPU, and where Triton cannot run.
+
+    None in a step that torch.compile traces, too: it fuses such ops by itself.
+    """
+    if torch.compiler.is_compiling():
+        return None
     if isinstance(where, torch.Tensor):
         if where.is_cpu:
             return None

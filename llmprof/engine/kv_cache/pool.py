@@ -132,7 +132,8 @@ class KvPool:
         return parts * block_tokens
 
     def append(self, layer: int, keys_values: torch.Tensor, step: StepBatch) -> None:
-        self._new = keys_values
+        if not torch.compiler.is_compiling():  # a decode step never reads them again
+            self._new = keys_values
         if self._append_kernel is not None:
             self._append_kernel(keys_values, self._layers[layer], self.scales(layer), step.slots)
         elif self._rows is None:
@@ -204,14 +205,19 @@ class KvPool:
 
     def _rows_of(self, run: SequenceRun, step: StepBatch) -> torch.Tensor:
         """Blocks of one head to copy, counted in such blocks: [2 * sequences * kv_heads * width]."""
+        if torch.compiler.is_compiling():  # which sees that all layers compute the same
+            return self._make_rows(run, step)
         if run not in self._gathered_rows:
-            width = -(-run.attended_tokens // self.block_tokens)
-            tables = step.block_tables.narrow(0, run.first_sequence, run.num_sequences)
-            tables = tables[:, :width].long()
-            rows = self._vector(tables.flatten()) // self.block_tokens
-            rows = rows.view(run.num_sequences, width, _K_AND_V, -1).permute(2, 0, 3, 1)
-            self._gathered_rows[run] = rows.flatten()
+            self._gathered_rows[run] = self._make_rows(run, step)
         return self._gathered_rows[run]
+
+    def _make_rows(self, run: SequenceRun, step: StepBatch) -> torch.Tensor:
+        width = -(-run.attended_tokens // self.block_tokens)
+        tables = step.block_tables.narrow(0, run.first_sequence, run.num_sequences)
+        tables = tables[:, :width].long()
+        rows = self._vector(tables.flatten()) // self.block_tokens
+        rows = rows.view(run.num_sequences, width, _K_AND_V, -1).permute(2, 0, 3, 1)
+        return rows.flatten()
 
     @torch.inference_mode()
     def fill_random(self, seed: int) -> None:

@@ -14,7 +14,7 @@ from llmprof.schema.diagnosis import Check
 _TORCH_OLDEST = (2, 11)
 _TORCH_NEWEST = (2, 14)
 _TORCH_PAGE = "https://pytorch.org/get-started/locally"
-_COMPILERS = ("g++", "clang++", "c++")
+_COMPILERS = ("gcc", "clang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,20 @@ def check_numba(versions: Mapping[str, str]) -> Check:
     )
 
 
-def check_compiler(variables: Mapping[str, str] = os.environ) -> Check:
-    """The C++ compiler that torch.compile would call: CXX where it is set, else the usual names."""
-    chosen = variables.get("CXX")
+def check_compiler(*, on_gpu: bool, variables: Mapping[str, str] = os.environ) -> Check:
+    """The C compiler that Triton would call: CC where it is set, else the usual names."""
+    name, chosen = "C compiler", variables.get("CC")
     for command in (chosen,) if chosen else _COMPILERS:
         if shutil.which(command):
-            return ok("C++ compiler", f"{command}, for execution.mode=compiled")
-    absent = f"CXX names {chosen}, which is not found" if chosen else "none found"
+            return ok(name, f"{command}, for Triton's kernels and torch.compile on a GPU")
+    absent = f"CC names {chosen}, which is not found" if chosen else "none found"
+    if not on_gpu:
+        return ok(name, f"{absent}, and a CPU needs none")
     return missing(
-        "C++ compiler",
-        f"{absent}: execution.mode=compiled is refused on a CPU",
-        "Install g++, for example with: apt-get install g++",
+        name,
+        f"{absent}: no Triton kernel can be built, so packed weights and execution.mode=compiled are "
+        "refused on a GPU",
+        "Install gcc, for example with: apt-get install gcc",
     )
 
 

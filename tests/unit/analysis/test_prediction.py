@@ -266,6 +266,27 @@ def test_fused_kernels_start_fewer_ops_and_read_the_same_weights() -> None:
             assert all(_group(phase, group).predicted_s.point == 0.0 for group in gone)
 
 
+def test_what_torch_compile_gives_is_not_predicted() -> None:
+    """On a GPU; on a CPU `compiled` starts the same kernels from a list."""
+    predict(BASE, _settings("execution.mode=compiled"))
+    there = BASE.record.environment.model_copy(update={"gpu": a_gpu()})
+    eager = BASE.record.model_copy(update={"environment": there})
+    settings = _settings("execution.mode=compiled")
+    compiled = eager.model_copy(update={"settings": settings})
+    for record, wanted in ((eager, settings), (compiled, eager.settings)):
+        with pytest.raises(CapabilityError, match="is measured, not predicted") as caught:
+            predict(BaseRun.of(record), wanted)
+        assert "llmprof compare" in (caught.value.remedy or "")
+    batch = changed_settings(settings, ["workload.batch=4"])
+    assert predict(BaseRun.of(compiled), batch).phases
+    elsewhere = device_ceilings(4e12, 9e14)
+    on_gpu = elsewhere.model_copy(
+        update={"environment": elsewhere.environment.model_copy(update={"gpu": a_gpu()})}
+    )
+    with pytest.raises(CapabilityError, match="is measured, not predicted"):
+        predict(BASE, settings, ceilings=on_gpu)
+
+
 def test_the_naive_forecast_by_bytes() -> None:
     """269 MB of weights become 34/64 of that but for the norms; the cache stays."""
     phase = _phase(predict(BASE, _settings("weights.quantization=int8")))

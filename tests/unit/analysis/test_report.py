@@ -159,6 +159,24 @@ def test_fused_products_of_floats_are_told_of_where_a_step_has_few_enough_rows()
     assert "fused-kernels" not in codes(fused_rows=16, packed_rows=32)
 
 
+def test_what_torch_compile_did_is_told() -> None:
+    record = a_run_record()
+    assert not {one.code for one in build_report(record).caveats} & {
+        "compiled-steps",
+        "compiled-while-timed",
+    }
+    engine = record.engine.model_copy(update={"compiled_steps": 2, "compile_s": 41.0})
+    compiled = record.model_copy(update={"engine": engine})
+    assert "one kernel of several ops" in _caveat(compiled, "compiled-steps").message
+    assert "compiled-while-timed" not in {one.code for one in build_report(compiled).caveats}
+    first, *others = compiled.rounds
+    late = (first.model_copy(update={"compiled_steps": 1}), *others)
+    timed = compiled.model_copy(update={"rounds": late})
+    assert (
+        "compiled 1 step in the measured rounds" in _caveat(timed, "compiled-while-timed").message
+    )
+
+
 def test_attention_that_fell_back_says_why_and_on_what_it_ran() -> None:
     record = a_run_record()
     assert "attention-backend" not in {one.code for one in build_report(record).caveats}

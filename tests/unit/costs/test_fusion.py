@@ -9,7 +9,7 @@ from llmprof.costs.step import step_cost
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpCost, OpGroup, Phase, SequenceShape, StepCost, StepShape
 from llmprof.schema.model import ModelConfig
-from llmprof.schema.settings import Fusion, KvLayout
+from llmprof.schema.settings import ExecutionMode, ExecutionSettings, Fusion, KvLayout
 from tests.published import decoder
 
 HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 64, 96, 4, 2, 16, 50
@@ -48,13 +48,20 @@ def test_a_kernel_reads_its_input_and_writes_its_result(name: str, numbers: int)
 
 
 def test_rows_that_are_fused_follow_from_switch_dtype_and_device() -> None:
-    assert fused_rows_of(Fusion.AUTO, "bf16", trouble=None) == 16
-    assert fused_rows_of(Fusion.ON, "fp16", trouble=None) == 16
-    assert fused_rows_of(Fusion.OFF, "bf16", trouble=None) == 0
-    assert fused_rows_of(Fusion.AUTO, "fp32", trouble=None) == 0
-    assert fused_rows_of(Fusion.AUTO, "bf16", trouble="no GPU") == 0
+    assert fused_rows_of(ExecutionSettings(fused=Fusion.AUTO), "bf16", trouble=None) == 16
+    assert fused_rows_of(ExecutionSettings(fused=Fusion.ON), "fp16", trouble=None) == 16
+    assert fused_rows_of(ExecutionSettings(fused=Fusion.OFF), "bf16", trouble=None) == 0
+    assert fused_rows_of(ExecutionSettings(fused=Fusion.AUTO), "fp32", trouble=None) == 0
+    assert fused_rows_of(ExecutionSettings(fused=Fusion.AUTO), "bf16", trouble="no GPU") == 0
     with pytest.raises(CapabilityError, match=r"execution\.fused=on is not available: no GPU"):
-        fused_rows_of(Fusion.ON, "bf16", trouble="no GPU")
+        fused_rows_of(ExecutionSettings(fused=Fusion.ON), "bf16", trouble="no GPU")
+
+
+def test_a_compiled_step_has_no_fused_kernels_of_ours() -> None:
+    compiled = ExecutionSettings(mode=ExecutionMode.COMPILED)
+    assert fused_rows_of(compiled, "bf16", trouble=None) == 0
+    with pytest.raises(CapabilityError, match="what lies between products by itself"):
+        fused_rows_of(compiled.model_copy(update={"fused": Fusion.ON}), "bf16", trouble=None)
 
 
 def test_what_must_be_read_and_multiplied_stays() -> None:

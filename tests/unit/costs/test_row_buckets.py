@@ -49,6 +49,22 @@ def test_powers_of_two_and_the_full_batch(most: int, expected: tuple[int, ...]) 
     [
         ({"execution": {"mode": "cuda_graph"}}, ()),
         ({"batching": {"policy": "continuous", "max_sequences": 6}}, ()),
+        ({"execution": {"mode": "compiled"}, "device": "cuda"}, ()),
+        (
+            {
+                "execution": {"mode": "compiled"},
+                "batching": {"policy": "continuous", "max_sequences": 6},
+            },
+            (),
+        ),
+        (
+            {
+                "device": "cuda:0",
+                "execution": {"mode": "compiled"},
+                "batching": {"policy": "continuous", "max_sequences": 6},
+            },
+            (1, 2, 4, 6),
+        ),
         (
             {
                 "execution": {"mode": "cuda_graph"},
@@ -59,7 +75,7 @@ def test_powers_of_two_and_the_full_batch(most: int, expected: tuple[int, ...]) 
     ],
 )
 def test_graphs_of_batches_that_change_are_padded(
-    groups: dict[str, dict[str, object]], expected: tuple[int, ...]
+    groups: dict[str, object], expected: tuple[int, ...]
 ) -> None:
     config = RunConfig.model_validate({"model": "smollm2-135m", **groups})
     assert buckets_of(config) == expected

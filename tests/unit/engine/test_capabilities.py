@@ -88,6 +88,11 @@ def test_libraries_of_gpu_attention_are_refused_on_a_cpu(backend: str) -> None:
     ):
         check_attention(asked, "cpu")
     check_attention(settings(attention={"backend": "native"}), "cpu")
+    both = settings(attention={"backend": backend}, execution={"mode": "compiled"})
+    with pytest.raises(
+        CapabilityError, match=f"backend={backend} is not available with execution.mode=compiled"
+    ):
+        check_attention(both, "cuda:0")
 
 
 def test_fused_kernels_are_refused_where_they_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +108,9 @@ def test_fused_kernels_are_refused_where_they_cannot_be(monkeypatch: pytest.Monk
     check_fused(on, "bf16", "cuda:0")
     with pytest.raises(CapabilityError, match="several rows in fp32"):
         check_fused(on, "fp32", "cuda:0")
+    both = settings(execution={"fused": "on", "mode": "compiled"})
+    with pytest.raises(CapabilityError, match="what lies between products by itself"):
+        check_fused(both, "bf16", "cuda:0")
     monkeypatch.setattr(fused, "runs_triton", lambda device: False)
     monkeypatch.setattr(fused, "triton_trouble", lambda device: "the package triton is missing")
     with pytest.raises(CapabilityError, match="not available: the package triton is missing"):

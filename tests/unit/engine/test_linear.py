@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from llmprof.costs.weight_formats import WeightFormat
-from llmprof.engine import linear
+from llmprof.engine import unpacked_product
 from llmprof.engine.kernels.packed import packed_kernels
 from llmprof.engine.kernels.tiles import tiles_available
 from llmprof.engine.linear import Linear, kernel_name
@@ -36,7 +36,7 @@ def test_many_rows_times_a_packed_weight_tile_by_tile(
     fmt: WeightFormat, tile_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = dataclasses.replace(packed_kernels("cpu"), tile_bytes=tile_bytes)
-    monkeypatch.setattr(linear, "packed_kernels", lambda device_type: kernels)
+    monkeypatch.setattr(unpacked_product, "packed_kernels", lambda device_type: kernels)
     packed, weights = random_packed(fmt, 13, 192)
     x, bias = torch.randn(40, 192), torch.randn(13)
     expected = x.double() @ torch.from_numpy(weights).T + bias.double()

@@ -29,7 +29,7 @@ def test_this_machine_has_every_check_and_torch_works() -> None:
     assert found["torch"] in ("ok", "warn")
     assert set(found) >= {
         *("torch", "CUDA", "cores", "memory", "CPU clock", "OpenMP", "quiet machine", "matmul"),
-        *("DRAM counters", "numba", "C++ compiler", "demo model"),
+        *("DRAM counters", "numba", "C compiler", "demo model"),
     }
 
 

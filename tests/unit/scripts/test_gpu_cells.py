@@ -35,8 +35,8 @@ LOAD_S, QUANTIZE_S = 2.0, 3.0
 READING_S, OPEN_S, ENERGY_S = 0.3, 1.5, 1.5
 EAGER_STEP_S = 6e-3
 """Of the host, however short the device's part of a step is."""
-REFUSED: tuple[str, ...] = ("compiled",)
-"""On a GPU: the engine says so at once."""
+IN_TIME_LEFT: tuple[str, ...] = ("compiled",)
+"""On a GPU: started only where parts before it left more than the budget of its own part."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def _compute(dtype: str, flops_per_s: float) -> ComputeCeiling:
 
 @pytest.fixture(scope="module")
 def targets(ceilings: Ceilings) -> dict[str, Target]:
-    """By cell, those apart that are refused: they take no time."""
+    """By cell, those apart that nobody can predict."""
     source = resolve_model(MODEL, weights=WeightSource.RANDOM)
     found = {}
     for cell in cells(DEVICE):
@@ -96,7 +96,7 @@ def targets(ceilings: Ceilings) -> dict[str, Target]:
 
 def of_group(group: str, targets: dict[str, Target]) -> list[Target]:
     names = [cell.name for cell in cells(DEVICE) if cell.group == group]
-    return [targets[name] for name in names if name in targets and name not in REFUSED]
+    return [targets[name] for name in names if name in targets and name not in IN_TIME_LEFT]
 
 
 def seconds_of(target: Target, ceilings: Ceilings) -> float:
@@ -152,6 +152,15 @@ def test_every_group_ends_within_its_part(targets: dict[str, Target], ceilings: 
     assert all(took.values())
     late = {group: s for group, s in took.items() if s > 0.9 * budgets[CELLS + group]}
     assert not late, took
+
+
+def test_what_has_no_budget_of_its_own_comes_last_and_only_where_time_is_left() -> None:
+    for name in IN_TIME_LEFT:
+        cell = next(one for one in cells(DEVICE) if one.name == name)
+        own = [one.name for one in cells(DEVICE) if one.group == cell.group]
+        budget_s = next(part.seconds for part in parts(DEVICE) if part.name == CELLS + cell.group)
+        assert own[-1] == name
+        assert cell.least_s > budget_s
 
 
 def test_cells_of_a_group_load_their_weights_once(targets: dict[str, Target]) -> None:

@@ -150,14 +150,17 @@ def test_requests_that_come_and_go(kind: str, tmp_path: Path) -> None:
     ("mode", "device", "layout", "message"),
     [
         ("cuda_graph", "cpu", "paged", "cuda_graph is not available on cpu: a CPU has no such"),
-        ("compiled", "cuda:0", "paged", "compiled is not available on cuda:0"),
+        ("compiled", "cuda:0", "paged", "compiled is not available on cuda:0: no triton, and"),
         ("compiled", "cpu", "none", "every step is longer than the one before"),
         ("cuda_graph", "cuda:0", "none", "every step is longer than the one before"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(
-    mode: str, device: str, layout: str, message: str
+    mode: str, device: str, layout: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        "llmprof.engine.execution.runner.triton_trouble", lambda device: "no triton"
+    )
     with pytest.raises(CapabilityError, match=message) as caught:
         make_runner(ExecutionMode(mode), device=device, layout=KvLayout(layout))
     assert caught.value.remedy is not None

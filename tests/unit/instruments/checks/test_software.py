@@ -57,14 +57,17 @@ def test_numba() -> None:
 
 
 def test_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "c++" else None)
-    found = software.check_compiler({})
-    assert (found.status, found.detail.split(",")[0]) == ("ok", "c++")
-    wrong = software.check_compiler({"CXX": "icpx"})
+    monkeypatch.setattr(
+        shutil, "which", lambda name: f"/usr/bin/{name}" if name == "clang" else None
+    )
+    found = software.check_compiler(on_gpu=True, variables={})
+    assert (found.status, found.detail.split(",")[0]) == ("ok", "clang")
+    wrong = software.check_compiler(on_gpu=True, variables={"CC": "icx"})
     assert wrong.status == "missing"
-    assert "icpx" in wrong.detail
+    assert "icx" in wrong.detail
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert software.check_compiler({}).status == "missing"
+    assert software.check_compiler(on_gpu=True, variables={}).status == "missing"
+    assert software.check_compiler(on_gpu=False, variables={}).status == "ok"
 
 
 def test_demo_model(monkeypatch: pytest.MonkeyPatch) -> None:
