@@ -123,4 +123,5 @@ def test_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_sequences_are_split_and_many_are_not() -> None:
     assert plan_decode(1, 8, 128, 32_768, 132).splits == 64
     assert plan_decode(256, 8, 128, 32_768, 132).splits == 1
-    assert plan_decode(1, 8, 128, 100, 132).splits == 1
+    assert plan_decode(1, 8, 128, 100, 132).splits == 2
+    assert plan_decode(1, 8, 128, 64, 132).splits == 1

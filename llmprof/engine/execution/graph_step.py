@@ -69,7 +69,7 @@ class GraphRecorder:
         """
         x = inputs.x.clone()
         _plan_attention(decoder, cache, inputs.step)
-        fixed = dataclasses.replace(inputs.step, runs=_whole_bucket(inputs.step, cache))
+        fixed = dataclasses.replace(inputs.step, runs=whole_bucket(inputs.step, cache))
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
@@ -114,7 +114,7 @@ def _plan_attention(decoder: Decoder, cache: KvCache, step: StepBatch) -> None:
     decoder.attention.before_replay(step, cache.block_tokens)
 
 
-def _whole_bucket(step: StepBatch, cache: KvCache) -> tuple[SequenceRun]:
+def whole_bucket(step: StepBatch, cache: KvCache) -> tuple[SequenceRun]:
     """All rows, and all tokens of the bucket or of the cache.
 
     A mask made from the context lengths hides what is not there.

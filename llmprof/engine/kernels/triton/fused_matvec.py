@@ -12,9 +12,10 @@ import triton.language as tl
 from llmprof.engine.kernels.triton.last_program import is_last
 from llmprof.engine.kernels.triton.weight_codes import (
     fp8_numbers,
-    high_codes,
     int8_codes,
-    low_codes,
+    int8_codes_of_words,
+    half_and_high_codes,
+    half_and_low_codes,
 )
 
 
@@ -158,13 +159,18 @@ def join_and_finish(  # type: ignore[no-untyped-def]
     out_features,
     splits,
     whole: tl.constexpr,
+    most_splits: tl.constexpr,
     has_bias: tl.constexpr,
     adds: tl.constexpr,
     gate: tl.constexpr,
     outputs: tl.constexpr,
     padded_rows: tl.constexpr,
 ):
-    """Of sums over this program's share of in_features: the last program adds them up, in order."""
+    """Of sums over this program's share of in_features: the last program adds them up.
+
+    All of them are on their way at once, and the order of the sum is that of the code: the same in
+    every run.
+    """
     if whole:
         _finish(
             total,
@@ -187,9 +193,10 @@ def join_and_finish(  # type: ignore[no-untyped-def]
         own = parts + tile * splits * outputs * padded_rows + place
         tl.store(own + tl.program_id(1) * outputs * padded_rows, total)
         if is_last(counters, tile, splits):
-            joined = tl.zeros((outputs, padded_rows), dtype=tl.float32)
-            for split in range(splits):
-                joined += tl.load(own + split * outputs * padded_rows, cache_modifier=".cg")
+            split = tl.arange(0, most_splits)[:, None, None]
+            all_parts = own[None, :, :] + split * outputs * padded_rows
+            given = tl.load(all_parts, split < splits, other=0.0, cache_modifier=".cg")
+            joined = tl.sum(given, axis=0)
             _finish(
                 joined,
                 tile,
@@ -206,6 +213,38 @@ def join_and_finish(  # type: ignore[no-untyped-def]
                 outputs,
                 padded_rows,
             )
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _given(x, gains, k, in_features, inverse, offset, norm: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Channels k of norm(x), float32; zeros beyond the last."""
+    inside = k < in_features
+    numbers = tl.load(x + k, inside, other=0.0)
+    return normed(numbers, gains, k, inside, inverse, offset, norm).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _sums_of_units(  # type: ignore[no-untyped-def]
+    weights, given, outputs: tl.constexpr, units: tl.constexpr, of_a_unit: tl.constexpr
+):
+    """Of weights [outputs, units * of_a_unit] times x [units * of_a_unit]: [outputs, units]."""
+    products = weights * given[None, :]
+    return tl.sum(tl.reshape(products, (outputs, units, of_a_unit)), axis=2)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _units_from(  # type: ignore[no-untyped-def]
+    codes, out, valid, start, stop, row_length, units: tl.constexpr, lanes: tl.constexpr
+):
+    """Units `start` up to `stop` of rows `out` of W: [outputs, units * lanes]; zeros after the last.
+
+    A row's part is one line of neighbours: then its units go to the threads side by side, and every
+    thread has one of each row. Threads take other rows first where units are a dimension of their own.
+    """
+    place = start * lanes + tl.arange(0, units * lanes)
+    inside = valid[:, None] & ((place < row_length) & (place < stop * lanes))[None, :]
+    source = codes + out.to(tl.int64)[:, None] * row_length + place[None, :]
+    return tl.load(source, inside, other=0, eviction_policy="evict_first")
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -240,52 +279,63 @@ def fused_one_row(  # type: ignore[no-untyped-def]
     adds: tl.constexpr,
     gate: tl.constexpr,
     whole: tl.constexpr,
+    most_splits: tl.constexpr,
     scales_rows: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
     units: tl.constexpr,
     lanes: tl.constexpr,
+    by_words: tl.constexpr,
     norm_block: tl.constexpr,
 ):
     """Each thread multiplies the weights that it loaded; a unit's sum is scaled, not its codes."""
     tile = tl.program_id(0)
+    # int8 and int4 come as words of 4 bytes, 16 bytes of a unit being as many weights or halves of them
+    of_a_unit: tl.constexpr = 4 * lanes if by_words else lanes
+    width: tl.constexpr = units * of_a_unit
+    exact: tl.constexpr = x.dtype.element_ty == tl.float32
     out, valid = rows_of_weights(tile, out_features, gate != "none", outputs)
+    num_units = tl.cdiv(row_length, lanes)
+    if by_words:
+        row_length = num_units * lanes  # whole units, which the compiler sees: it may load 16 bytes
+    first = tl.program_id(1) * units_per_split
+    stop = min(first + units_per_split, num_units)
+    # the first weights are on their way while the norm waits for the numbers that it squares
+    stored = _units_from(codes, out, valid, first, stop, row_length, units, lanes)
     inverse = inverse_rms(
         x, squares, num_squares, rows, in_features, eps, norm, padded_rows, norm_block
     )
     scale_of_x = tl.sum(inverse, axis=0)  # of the only row
-    lane = tl.arange(0, lanes)[None, None, :]
-    num_units = tl.cdiv(row_length, lanes)
-    first = tl.program_id(1) * units_per_split
-    base = codes + out.to(tl.int64)[:, None, None] * row_length
     total = tl.zeros((outputs, units), dtype=tl.float32)
-    for start in range(first, min(first + units_per_split, num_units), units):
-        unit = start + tl.arange(0, units)
-        place = unit[None, :, None] * lanes + lane
-        inside = valid[:, None, None] & (place < row_length)
-        stored = tl.load(base + place, inside, other=0, eviction_policy="evict_first")
+    for start in range(first, stop, units):
         if number == "int4":
-            k = unit[None, :, None] * 32 + lane
-            low = tl.load(x + k, k < in_features, other=0.0)
-            low = normed(low, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
-            k += 16
-            high = tl.load(x + k, k < in_features, other=0.0)
-            high = normed(high, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
-            sums = tl.sum(low_codes(stored, zero) * low + high_codes(stored, zero) * high, axis=2)
-            given = low + high
+            k = (start + tl.arange(0, width) // 16) * 32 + tl.arange(0, width) % 16
+            given = _given(x, gains, k, in_features, scale_of_x, offset, norm)
+            high = _given(x, gains, k + 16, in_features, scale_of_x, offset, norm)
+            lows, highs = half_and_low_codes(stored), half_and_high_codes(stored)
+            if exact:
+                lows, highs = lows - 0.5, highs - 0.5
+            sums = _sums_of_units(lows, given, outputs, units, of_a_unit)
+            sums += _sums_of_units(highs, high, outputs, units, of_a_unit)
+            of_x = tl.sum(tl.reshape(given + high, (1, units, of_a_unit)), axis=2)
+            sums = 256.0 * sums - (zero if exact else zero + 128.0) * of_x
         else:
-            given = tl.load(x + place, place < in_features, other=0.0)
-            given = normed(given, gains, place, place < in_features, scale_of_x, offset, norm)
-            given = given.to(tl.float32)
-            weights = unscaled(stored, number, native_fp8).to(tl.float32)
-            sums = tl.sum(weights * given, axis=2)
+            k = start * of_a_unit + tl.arange(0, width)
+            given = _given(x, gains, k, in_features, scale_of_x, offset, norm)
+            if by_words:
+                weights = int8_codes_of_words(stored)
+            else:
+                weights = unscaled(stored, number, native_fp8).to(tl.float32)
+            sums = _sums_of_units(weights, given, outputs, units, of_a_unit)
+        unit = start + tl.arange(0, units)
         if units_per_group > 0:
             sums *= scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
         if has_minimums:
             least = scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
-            sums += least * tl.sum(given, axis=2)
+            sums += least * of_x
         total += sums
+        stored = _units_from(codes, out, valid, start + units, stop, row_length, units, lanes)
     result = tl.sum(total, axis=1)
     if scales_rows:
         result *= tl.load(scales + out, valid, other=0.0)
@@ -303,6 +353,7 @@ def fused_one_row(  # type: ignore[no-untyped-def]
         out_features,
         splits,
         whole,
+        most_splits,
         has_bias,
         adds,
         gate,
