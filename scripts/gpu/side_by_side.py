@@ -49,9 +49,7 @@ def processes(cores: int) -> int:
     return max(1, min(_MOST_PROCESSES, cores // 2))
 
 
-def run_share(
-    job: Job, name: str, words: Sequence[str], *, number: int = 0, of: int = 1
-) -> int:
+def run_share(job: Job, name: str, words: Sequence[str], *, number: int = 0, of: int = 1) -> int:
     """Every `of`-th test, in this process; `words` for pytest. Its exit status."""
     import pytest
 

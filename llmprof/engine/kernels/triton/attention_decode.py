@@ -59,15 +59,15 @@ def _join(  # type: ignore[no-untyped-def]
     total = tl.zeros((rows, dims), dtype=tl.float32)
     for start in range(0, most, at_once):
         nth = start + tl.arange(0, at_once)
-        exists = (row < group)[:, None] & (nth < splits)[None, :]
+        made = (row < group)[:, None] & (nth < splits)[None, :]
         own = place + nth[None, :]
-        own_peaks = tl.load(peaks + own, exists, other=-float("inf"), cache_modifier=".cg")
+        own_peaks = tl.load(peaks + own, made, other=-float("inf"), cache_modifier=".cg")
         shares = tl.exp(own_peaks - peak[:, None])
-        own_masses = tl.load(masses + own, exists, other=0.0, cache_modifier=".cg")
+        own_masses = tl.load(masses + own, made, other=0.0, cache_modifier=".cg")
         mass += tl.sum(shares * own_masses, axis=1)
-        used = exists[:, :, None] & (dim < head_dim)[None, None, :]
+        numbers = made[:, :, None] & (dim < head_dim)[None, None, :]
         given = sums + own[:, :, None] * head_dim + dim[None, None, :]
-        parts = tl.load(given, used, other=0.0, cache_modifier=".cg")
+        parts = tl.load(given, numbers, other=0.0, cache_modifier=".cg")
         total += tl.sum(shares[:, :, None] * parts, axis=1)
     result = total / mass[:, None]
     target = out + (first + row)[:, None] * head_dim + dim[None, :]
