@@ -10,11 +10,10 @@ import triton.language as tl
 from llmprof.engine.kernels.triton.fused_matvec import (
     inverse_rms,
     join_and_finish,
-    normed,
     rows_of_weights,
     scales_of,
-    unscaled,
 )
+from llmprof.engine.kernels.triton.unit_sums import normed, unscaled
 from llmprof.engine.kernels.triton.weight_codes import high_codes, low_codes
 
 

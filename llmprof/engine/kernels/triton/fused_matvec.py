@@ -10,13 +10,7 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.triton.last_program import is_last
-from llmprof.engine.kernels.triton.weight_codes import (
-    fp8_numbers,
-    int8_codes,
-    int8_codes_of_words,
-    half_and_high_codes,
-    half_and_low_codes,
-)
+from llmprof.engine.kernels.triton.unit_sums import sums_of_tile, units_from
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -76,26 +70,6 @@ def scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.co
     places = out[:, None].to(tl.int64) * groups + (unit // units_per_group)[None, :]
     exists = valid[:, None] & (unit < num_units)[None, :]
     return tl.load(table + places, exists, other=0.0).to(tl.float32)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def unscaled(stored, number: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Weights but for their scale, where a stored number is one of them; floats as they are."""
-    numbers = stored
-    if number == "int8":
-        numbers = int8_codes(stored)
-    if number == "fp8":
-        numbers = fp8_numbers(stored, native_fp8)
-    return numbers
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def normed(numbers, gains, k, inside, inverse, offset, norm: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Numbers of x as the norm leaves them, in their own dtype; `inverse` has their shape or less."""
-    if norm != "none":
-        gain = tl.load(gains + k, inside, other=0.0).to(tl.float32) + offset
-        numbers = (numbers.to(tl.float32) * inverse * gain).to(numbers.dtype)
-    return numbers
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -216,38 +190,6 @@ def join_and_finish(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _given(x, gains, k, in_features, inverse, offset, norm: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Channels k of norm(x), float32; zeros beyond the last."""
-    inside = k < in_features
-    numbers = tl.load(x + k, inside, other=0.0)
-    return normed(numbers, gains, k, inside, inverse, offset, norm).to(tl.float32)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _sums_of_units(  # type: ignore[no-untyped-def]
-    weights, given, outputs: tl.constexpr, units: tl.constexpr, of_a_unit: tl.constexpr
-):
-    """Of weights [outputs, units * of_a_unit] times x [units * of_a_unit]: [outputs, units]."""
-    products = weights * given[None, :]
-    return tl.sum(tl.reshape(products, (outputs, units, of_a_unit)), axis=2)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _units_from(  # type: ignore[no-untyped-def]
-    codes, out, valid, start, stop, row_length, units: tl.constexpr, lanes: tl.constexpr
-):
-    """Units `start` up to `stop` of rows `out` of W: [outputs, units * lanes]; zeros after the last.
-
-    A row's part is one line of neighbours: then its units go to the threads side by side, and every
-    thread has one of each row. Threads take other rows first where units are a dimension of their own.
-    """
-    place = start * lanes + tl.arange(0, units * lanes)
-    inside = valid[:, None] & ((place < row_length) & (place < stop * lanes))[None, :]
-    source = codes + out.to(tl.int64)[:, None] * row_length + place[None, :]
-    return tl.load(source, inside, other=0, eviction_policy="evict_first")
-
-
-@triton.jit  # type: ignore[untyped-decorator]
 def fused_one_row(  # type: ignore[no-untyped-def]
     x,
     squares,
@@ -293,8 +235,6 @@ def fused_one_row(  # type: ignore[no-untyped-def]
     tile = tl.program_id(0)
     # int8 and int4 come as words of 4 bytes, 16 bytes of a unit being as many weights or halves of them
     of_a_unit: tl.constexpr = 4 * lanes if by_words else lanes
-    width: tl.constexpr = units * of_a_unit
-    exact: tl.constexpr = x.dtype.element_ty == tl.float32
     out, valid = rows_of_weights(tile, out_features, gate != "none", outputs)
     num_units = tl.cdiv(row_length, lanes)
     if by_words:
@@ -302,32 +242,30 @@ def fused_one_row(  # type: ignore[no-untyped-def]
     first = tl.program_id(1) * units_per_split
     stop = min(first + units_per_split, num_units)
     # the first weights are on their way while the norm waits for the numbers that it squares
-    stored = _units_from(codes, out, valid, first, stop, row_length, units, lanes)
+    stored = units_from(codes, out, valid, first, stop, row_length, units, lanes)
     inverse = inverse_rms(
         x, squares, num_squares, rows, in_features, eps, norm, padded_rows, norm_block
     )
     scale_of_x = tl.sum(inverse, axis=0)  # of the only row
     total = tl.zeros((outputs, units), dtype=tl.float32)
     for start in range(first, stop, units):
-        if number == "int4":
-            k = (start + tl.arange(0, width) // 16) * 32 + tl.arange(0, width) % 16
-            given = _given(x, gains, k, in_features, scale_of_x, offset, norm)
-            high = _given(x, gains, k + 16, in_features, scale_of_x, offset, norm)
-            lows, highs = half_and_low_codes(stored), half_and_high_codes(stored)
-            if exact:
-                lows, highs = lows - 0.5, highs - 0.5
-            sums = _sums_of_units(lows, given, outputs, units, of_a_unit)
-            sums += _sums_of_units(highs, high, outputs, units, of_a_unit)
-            of_x = tl.sum(tl.reshape(given + high, (1, units, of_a_unit)), axis=2)
-            sums = 256.0 * sums - (zero if exact else zero + 128.0) * of_x
-        else:
-            k = start * of_a_unit + tl.arange(0, width)
-            given = _given(x, gains, k, in_features, scale_of_x, offset, norm)
-            if by_words:
-                weights = int8_codes_of_words(stored)
-            else:
-                weights = unscaled(stored, number, native_fp8).to(tl.float32)
-            sums = _sums_of_units(weights, given, outputs, units, of_a_unit)
+        sums, of_x = sums_of_tile(
+            stored,
+            x,
+            gains,
+            start,
+            in_features,
+            scale_of_x,
+            offset,
+            number,
+            native_fp8,
+            zero,
+            norm,
+            outputs,
+            units,
+            of_a_unit,
+            by_words,
+        )
         unit = start + tl.arange(0, units)
         if units_per_group > 0:
             sums *= scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
@@ -335,7 +273,7 @@ def fused_one_row(  # type: ignore[no-untyped-def]
             least = scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
             sums += least * of_x
         total += sums
-        stored = _units_from(codes, out, valid, start + units, stop, row_length, units, lanes)
+        stored = units_from(codes, out, valid, start + units, stop, row_length, units, lanes)
     result = tl.sum(total, axis=1)
     if scales_rows:
         result *= tl.load(scales + out, valid, other=0.0)
