@@ -39,7 +39,8 @@ class SmPartition:
             self._stream = self._context.Stream()
         else:
             self._context = GreenStream(index, num_sms)
-            self._stream = torch.cuda.ExternalStream(self._context.address, device=index)
+            made: Any = torch.cuda.ExternalStream
+            self._stream = made(self._context.address, device=index)
 
     @contextmanager
     def entered(self) -> Iterator[None]:

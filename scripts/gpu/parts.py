@@ -30,14 +30,15 @@ def parts(device: str) -> tuple[Part, ...]:
         Part(CELLS + group, _SECONDS_OF_CELLS[group], least_s=15.0) for group in groups(device)
     ]
     return (
-        Part("tests", 54.0, 15.0),
+        Part("tests", 49.0, 15.0),
         Part("ceilings", 48.0, 25.0),
         first,
         Part("gpm", 13.0, 9.0),
         *others,
-        Part("verdicts", 40.0, 25.0),
+        Part("verdicts", 35.0, 25.0),
+        Part("tilings", 15.0, 12.0),
         Part("ncu", 28.0, 20.0),
-        Part("gate", 32.0, 25.0),
+        Part("gate", 27.0, 25.0),
     )
 
 
@@ -96,6 +97,13 @@ def _verdicts(job: Job) -> int:
     return 0
 
 
+def _tilings(job: Job) -> int:
+    from scripts.gpu.tilings import try_tilings
+
+    try_tilings(job)
+    return 0
+
+
 def _ncu(job: Job) -> int:
     from scripts.gpu.ncu_check import compare_with_ncu
 
@@ -126,6 +134,7 @@ _PARTS: Final[Mapping[str, Callable[[Job], int]]] = {
     "ceilings": _ceilings,
     "gpm": _gpm,
     "verdicts": _verdicts,
+    "tilings": _tilings,
     "ncu": _ncu,
     "gate": _gate,
 }

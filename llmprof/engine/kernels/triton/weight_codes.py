@@ -83,7 +83,7 @@ def _floats_of_bytes(words, top: tl.constexpr, second: tl.constexpr):  # type: i
     return bits.to(tl.float32, bitcast=True)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def half_and_low_codes(words):  # type: ignore[no-untyped-def]
     """int4: of words [rows, n] of 4 bytes, (128 + code) / 256 of the low halves, float32 [rows, 4 n].
 
@@ -93,7 +93,7 @@ def half_and_low_codes(words):  # type: ignore[no-untyped-def]
     return _floats_of_bytes(words & 0x0F0F0F0F, 0x3F, True)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def half_and_high_codes(words):  # type: ignore[no-untyped-def]
     """As `half_and_low_codes`, of the high halves."""
     return _floats_of_bytes((words >> 4) & 0x0F0F0F0F, 0x3F, True)
