@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts.gpu.carry import SITE, install_missing  # noqa: E402
+from scripts.gpu.carry import KERNELS, SITE, install_missing  # noqa: E402
 from scripts.gpu.job import Job  # noqa: E402
 from scripts.gpu.parts import BUDGET_S, SUMMARY_S, log_of_failure, parts, run_part  # noqa: E402
 from scripts.gpu.schedule import Outcome, Part, run_parts, run_process  # noqa: E402
@@ -43,6 +43,8 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(site)))
     os.environ["LLMPROF_DIR"] = str(folder)
     os.environ.setdefault("LLMPROF_CACHE_DIR", str(folder / "cache"))
+    # not among the results, which travel back; all parts share it
+    os.environ.setdefault("TRITON_CACHE_DIR", str(ROOT / KERNELS))
     budget_s = options.budget - SUMMARY_S * (options.device != "cpu")
     ended: list[Outcome] = []
 

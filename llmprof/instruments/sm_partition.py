@@ -1,10 +1,11 @@
-"""A part of a GPU's multiprocessors, through CUDA's green contexts as torch has them."""
+"""A part of a GPU's multiprocessors, through CUDA's green contexts as torch or the driver has them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from llmprof.errors import CapabilityError
+from llmprof.instruments.green_stream import GreenStream
 
 GRANULE: Final = 8
 """Hopper gives multiprocessors to a green context in eights (CUDA Driver API, green contexts)."""
@@ -18,48 +19,46 @@ def half_of(multiprocessors: int) -> int:
 class SmPartition:
     """`num_sms` multiprocessors of `cuda:N`; caches and memory are those of the whole GPU.
 
-    Events must be made inside: on some versions of torch the partition is a context of its own.
-    Source: torch.cuda.green_contexts, which since 2.12 has streams of the partition, and before
-    made it the current context.
+    Work runs there on a stream of the partition, in the context that every kernel was loaded in.
+    Source: torch.cuda.green_contexts, which has such streams since 2.12; before, the driver is asked.
     """
 
     def __init__(self, device: str, num_sms: int) -> None:
         """Reserve it.
 
         Raises:
-            CapabilityError: this torch has no green contexts, or the driver refuses one.
+            CapabilityError: neither torch nor the driver has green contexts, or they refuse one.
         """
         import torch
 
         self._cuda = torch.cuda
         self._device = device
-        self._context = _created(num_sms, torch.device(device).index or 0)
-        self._stream = self._context.Stream() if hasattr(self._context, "Stream") else None
+        index = torch.device(device).index or 0
+        self._context = _context_of_torch(num_sms, index)
+        if self._context is not None:
+            self._stream = self._context.Stream()
+        else:
+            self._context = GreenStream(index, num_sms)
+            made: Any = torch.cuda.ExternalStream
+            self._stream = made(self._context.address, device=index)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """What is launched inside runs there, after all that was launched before."""
         self._cuda.synchronize(self._device)
-        if self._stream is not None:
-            with self._cuda.stream(self._stream):
-                yield
-                self._cuda.synchronize(self._device)
-            return
-        self._context.set_context()
-        try:
+        with self._cuda.stream(self._stream):
             yield
             self._cuda.synchronize(self._device)
-        finally:
-            self._context.pop_context()
 
 
-def _created(num_sms: int, index: int) -> Any:
+def _context_of_torch(num_sms: int, index: int) -> Any:
+    """None where this torch has no green contexts, or none with streams."""
     try:
         from torch.cuda import green_contexts
-    except ImportError as error:
-        raise CapabilityError("this version of torch has no green contexts (2.10 has)") from error
-    if not green_contexts.SUPPORTED:
-        raise CapabilityError("this build of torch has no green contexts")
+    except ImportError:
+        return None
+    if not green_contexts.SUPPORTED or not hasattr(green_contexts.GreenContext, "Stream"):
+        return None
     try:
         return green_contexts.GreenContext.create(num_sms=num_sms, device_id=index)
     except RuntimeError as error:

@@ -10,6 +10,8 @@ from typing import Final
 FOLDER: Final = Path(".gpu-wheels")
 SITE: Final = FOLDER / "site"
 """Where they are unpacked: not among the results, which travel back."""
+KERNELS: Final = FOLDER / "kernels"
+"""Where Triton keeps what it compiles; likewise."""
 _LIST: Final = Path("scripts/gpu/wheels.txt")
 _VERSION: Final = re.compile(r"\d+")
 

@@ -57,8 +57,8 @@ def figures(found: Found) -> tuple[Figure, ...]:
 
 
 def _tests(found: Found) -> Figure:
-    name, bound, told = "GPU tests", "all pass", found.get("tests")
-    if told is None or not told["collected"]:
+    name, bound, told = "GPU tests", "all pass", _all_tests(found)
+    if not told["collected"]:
         return _absent(name, bound, "none of them ended")
     failed, ended = told["failed"], told["passed"] + len(told["failed"]) + len(told["skipped"])
     words = f"{told['passed']} of {told['collected']} passed, {len(told['skipped'])} skipped"
@@ -66,6 +66,15 @@ def _tests(found: Found) -> Figure:
         words += f"; {', '.join(one.rpartition('::')[2] for one in failed)}"
     all_passed = not failed and ended == told["collected"]
     return Figure(name, bound, told["passed"] / told["collected"], all_passed, words)
+
+
+def _all_tests(found: Found) -> dict[str, Any]:
+    """Of all processes that shared them out."""
+    shares = [told for name, told in found.items() if name == "tests" or name.startswith("tests-")]
+    return {
+        **{key: sum(one[key] for one in shares) for key in ("collected", "passed")},
+        **{key: [name for one in shares for name in one[key]] for key in ("failed", "skipped")},
+    }
 
 
 def _at_least(name: str, value: float, bound: float, words: str = "") -> Figure:

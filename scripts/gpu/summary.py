@@ -74,11 +74,26 @@ def _lines(
         value = "" if one.value is None else f"{one.value:.1%}"
         words = one.words[:_LONGEST_WORDS].replace("|", "/")
         yield f"| {one.name} | {one.bound} | {value} | **{one.status}** {words} |"
+    if "tilings" in found:
+        yield from ("", tilings_line(found["tilings"]))
     yield from _cells(found)
     yield from ("", "## Parts", "")
     for outcome in outcomes:
         words = f": {outcome.words}" if outcome.status != "done" else ""
         yield f"- {outcome.name}: {outcome.status}, {outcome.seconds:.0f} s{words}"
+
+
+def tilings_line(told: dict[str, Any]) -> str:
+    """Of each format the fastest tiling of one row, and what the one in use reaches of it."""
+    words = []
+    for name, rates in told.items():
+        if name != "in_use" and told["in_use"] in rates:
+            best = max(rates, key=lambda one: rates[one])
+            share = rates[told["in_use"]] / rates[best]
+            words.append(
+                f"{name} {best} at {rates[best] / 1e12:.2f} TB/s (in use: {share:.0%} of it)"
+            )
+    return f"Tilings of one row, the fastest of each format: {'; '.join(words) or 'none measured'}."
 
 
 def _cells(found: Found) -> Iterator[str]:

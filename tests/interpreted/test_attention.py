@@ -65,13 +65,15 @@ def expected(cache: Cache, query: torch.Tensor, sequence: int, case: Case) -> to
     return torch.stack(out, 1).flatten(1)
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 5])
+@pytest.mark.parametrize("multiprocessors", [1, 5, 40])
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("case", CASES)
 def test_one_token_of_each_sequence(
     case: Case, stored: str, multiprocessors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole and split; a context of one token, of a block, of one more, and a long one."""
+    """Whole and split, a few or more than are joined at once; a context of one token, of a block, of
+    one more, and a long one.
+    """
     monkeypatch.setattr(attention_decode, "multiprocessors", lambda device: multiprocessors)
     block = min(case[3], 48)
     lengths = [1, block, block + 1, 330]
@@ -123,4 +125,5 @@ def test_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_sequences_are_split_and_many_are_not() -> None:
     assert plan_decode(1, 8, 128, 32_768, 132).splits == 64
     assert plan_decode(256, 8, 128, 32_768, 132).splits == 1
-    assert plan_decode(1, 8, 128, 100, 132).splits == 1
+    assert plan_decode(1, 8, 128, 100, 132).splits == 2
+    assert plan_decode(1, 8, 128, 64, 132).splits == 1

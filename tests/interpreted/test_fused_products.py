@@ -136,7 +136,7 @@ def test_a_product_added_to_the_residual_stream(
     Its squares are those of what it stored, and the counters are zero again.
     """
     monkeypatch.setattr(fused_products, "multiprocessors", lambda device: multiprocessors)
-    outputs, inner = 112, 3200
+    outputs, inner = 112, 8192
     given, weights, bias = weight_of(fmt, outputs, inner, dtype, bias=rows == 3)
     row_bytes = given[0].shape[1] * given[0].itemsize
     shared = plan_matvec(rows, outputs, row_bytes, multiprocessors).splits > 1

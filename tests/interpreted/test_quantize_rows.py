@@ -17,6 +17,7 @@ def test_rows_as_torch_rounds_them(
 ) -> None:
     """Of 40 columns: one block, or three of which the last is not full."""
     monkeypatch.setattr(quantize_rows, "_MOST_AT_ONCE", columns)
+    torch.manual_seed(0)  # near a tie, a code may be either neighbour
     x = (torch.randn(5, 40) * torch.tensor([1e-3, 1.0, 50.0, 1.0, 7.0])[:, None]).to(dtype)
     x[3] = 0
     codes, scales = triton_quantize_rows(x)

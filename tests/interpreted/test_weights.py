@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llmprof.costs.weight_formats import WeightFormat
-from llmprof.engine.kernels.triton import weight_matvec
+from llmprof.engine.kernels.triton import fused_products, weight_matvec
 from llmprof.engine.kernels.triton.add_splits import add_splits
 from llmprof.engine.kernels.triton.weight_matvec import triton_matvec, triton_matvec_add_
 from llmprof.engine.kernels.triton.weight_plan import plan_matvec
@@ -57,9 +57,14 @@ def test_rows_of_a_weight_that_fill_no_unit() -> None:
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_sum_that_is_split(rows: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_matvec, "multiprocessors", lambda device: 3)
-    assert plan_matvec(rows, 8, 1600, 3).splits > 2
-    check(WeightFormat("int4", 64, symmetric=True), rows, 8, 3200, torch.float32, bias=bias)
+    take_for(3, monkeypatch)
+    assert plan_matvec(rows, 8, 8192, 3).splits > 2
+    check(WeightFormat("int4", 64, symmetric=True), rows, 8, 16_384, torch.float32, bias=bias)
+
+
+def take_for(multiprocessors: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (weight_matvec, fused_products):
+        monkeypatch.setattr(module, "multiprocessors", lambda device: multiprocessors)
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 9])
@@ -69,8 +74,8 @@ def test_a_product_is_added_to_a_total(
     rows: int, bias: bool, multiprocessors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of programs that have their outputs for themselves, and of some that share them."""
-    monkeypatch.setattr(weight_matvec, "multiprocessors", lambda device: multiprocessors)
-    fmt, outputs, inner = WeightFormat("int4", 64, symmetric=True), 112, 3200
+    take_for(multiprocessors, monkeypatch)
+    fmt, outputs, inner = WeightFormat("int4", 64, symmetric=True), 112, 8192
     assert (plan_matvec(rows, outputs, inner // 2, multiprocessors).splits > 1) is (
         multiprocessors > 1
     )

@@ -1,13 +1,16 @@
-"""Green contexts of several versions of torch, none of which is here."""
+"""Green contexts of several versions of torch and of the driver, none of which is here."""
 
 import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from llmprof.errors import CapabilityError
+from llmprof.instruments import green_stream, sm_partition
+from llmprof.instruments.green_stream import GreenStream
 from llmprof.instruments.sm_partition import SmPartition, half_of
 
 
@@ -15,16 +18,44 @@ class Log:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def context(self, *, streams: bool) -> SimpleNamespace:
-        add = self.calls.append
-        both = {"set_context": lambda: add("set"), "pop_context": lambda: add("pop")}
-        return SimpleNamespace(**({"Stream": lambda: "its stream"} if streams else both))
-
     @contextlib.contextmanager
     def stream(self, stream: str) -> Iterator[None]:
         self.calls.append(f"in {stream}")
         yield
         self.calls.append("out")
+
+
+class Driver:
+    """Says which of its functions were called; the last one makes a stream."""
+
+    def __init__(self, *, status: int = 0, lacks: str = "") -> None:
+        self.calls: list[str] = []
+        self.sizes: list[int] = []
+        self._status = status
+        self._lacks = lacks
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._lacks:
+            raise AttributeError(name)
+
+        def function(*arguments: Any) -> int:
+            self.calls.append(name)
+            if name == "cuDevSmResourceSplitByCount":
+                self.sizes.append(arguments[-1])
+            if name == "cuGreenCtxStreamCreate":
+                arguments[0]._obj.value = 0x5EED
+            return self._status
+
+        return function
+
+
+ALL_CALLS = [
+    "cuDeviceGetDevResource",
+    "cuDevSmResourceSplitByCount",
+    "cuDevResourceGenerateDesc",
+    "cuGreenCtxCreate",
+    "cuGreenCtxStreamCreate",
+]
 
 
 @pytest.fixture
@@ -35,43 +66,58 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return made
 
 
-def offer(monkeypatch: pytest.MonkeyPatch, log: Log, *, streams: bool) -> list[dict[str, int]]:
+def enter_twice(partition: SmPartition, log: Log) -> None:
+    for _ in range(2):
+        with partition.entered():
+            log.calls.append("work")
+
+
+def test_a_torch_with_streams(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
     from torch.cuda import green_contexts
 
     asked: list[dict[str, int]] = []
 
-    def create(**wanted: int) -> SimpleNamespace:
-        asked.append(wanted)
-        return log.context(streams=streams)
+    class GreenContext:
+        @staticmethod
+        def create(**wanted: int) -> SimpleNamespace:
+            asked.append(wanted)
+            return SimpleNamespace(Stream=lambda: "its stream")
+
+        Stream = None
 
     monkeypatch.setattr(green_contexts, "SUPPORTED", True)
-    monkeypatch.setattr(green_contexts, "GreenContext", SimpleNamespace(create=create))
-    return asked
-
-
-def test_a_version_with_streams(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
-    asked = offer(monkeypatch, log, streams=True)
-    partition = SmPartition("cuda:1", 64)
-    for _ in range(2):
-        with partition.entered():
-            log.calls.append("work")
-    once = ["synchronize", "in its stream", "work", "synchronize", "out"]
-    assert log.calls == 2 * once
+    monkeypatch.setattr(green_contexts, "GreenContext", GreenContext)
+    enter_twice(SmPartition("cuda:1", 64), log)
+    assert log.calls == 2 * ["synchronize", "in its stream", "work", "synchronize", "out"]
     assert asked == [{"num_sms": 64, "device_id": 1}]
 
 
-def test_a_version_without_leaves_even_after_an_error(
+def test_a_torch_without_takes_a_stream_of_the_driver(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    offer(monkeypatch, log, streams=False)
-    partition = SmPartition("cuda:0", 64)
-    with pytest.raises(ValueError, match="work"), partition.entered():
-        raise ValueError("work")
-    assert log.calls == ["synchronize", "set", "pop"]
+    """Not its current context: kernels that are loaded already belong to another one."""
+    driver = Driver()
+    monkeypatch.setattr(sm_partition, "_context_of_torch", lambda num_sms, index: None)
+    monkeypatch.setattr(green_stream, "_opened", lambda: driver)
+    monkeypatch.setattr(
+        torch.cuda, "ExternalStream", lambda address, device: f"{address:#x} of {device}"
+    )
+    enter_twice(SmPartition("cuda:1", 64), log)
+    assert log.calls == 2 * ["synchronize", "in 0x5eed of 1", "work", "synchronize", "out"]
+    assert driver.calls == ALL_CALLS
+    assert driver.sizes == [64]
 
 
-def test_a_build_without_them_is_told() -> None:
-    with pytest.raises(CapabilityError, match="no green contexts"):
+def test_a_driver_that_refuses_or_is_too_old() -> None:
+    with pytest.raises(CapabilityError, match=r"cuDeviceGetDevResource .* error 801"):
+        GreenStream(0, 64, library=Driver(status=801))
+    with pytest.raises(CapabilityError, match="no cuGreenCtxStreamCreate"):
+        GreenStream(0, 64, library=Driver(lacks="cuGreenCtxStreamCreate"))
+
+
+def test_a_machine_without_a_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(green_stream, "_LIBRARY", "libcuda-that-is-not-here.so")
+    with pytest.raises(CapabilityError, match="cannot be opened"):
         SmPartition("cuda:0", 64)
 
 

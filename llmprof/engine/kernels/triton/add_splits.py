@@ -17,7 +17,7 @@ def _add(  # type: ignore[no-untyped-def]
     out,
     numbers,
     columns,
-    splits,
+    splits: tl.constexpr,
     has_bias: tl.constexpr,
     adds: tl.constexpr,
     block: tl.constexpr,
@@ -27,7 +27,7 @@ def _add(  # type: ignore[no-untyped-def]
     total = tl.zeros((block,), dtype=tl.float32)
     if adds:
         total += tl.load(out + index, valid, other=0.0).to(tl.float32)
-    for split in range(splits):
+    for split in tl.static_range(splits):  # all of them are on their way at once
         total += tl.load(parts + split * numbers + index, valid, other=0.0)
     if has_bias:
         total += tl.load(bias + index % columns, valid, other=0.0).to(tl.float32)

@@ -21,10 +21,10 @@ from llmprof.engine.kernels.triton.last_program import MOST_SHARED, arrival_coun
 _LEAST_OF_A_DOT: Final = 16
 """Rows, and numbers that are summed: fewer are filled up with zeros."""
 _PROGRAMS_PER_MULTIPROCESSOR: Final = 4
-_TILES_PER_SPLIT: Final = 4
-"""At least, so that joining splits stays small beside reading them."""
 _MOST_SPLITS: Final = 64
 _NUMBERS_PER_TILE: Final = 8192
+_NUMBERS_PER_JOIN: Final = 8192
+"""Of partial sums that the last program of a KV head reads at once: 64 registers of each thread."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -40,31 +40,38 @@ def _join(  # type: ignore[no-untyped-def]
     rows: tl.constexpr,
     dims: tl.constexpr,
     most: tl.constexpr,
+    at_once: tl.constexpr,
 ):
-    """The splits of the query heads from `first` on, which share a KV head, in their order.
+    """The splits of the query heads from `first` on, which share a KV head, `at_once` of them together.
 
-    A split without a token has the peak -inf and counts for nothing.
+    One program reads what many have written: it must not wait for each of them in turn. A split
+    without a token has the peak -inf and counts for nothing.
     """
     row, dim, split = tl.arange(0, rows), tl.arange(0, dims), tl.arange(0, most)
-    place = (first + row) * splits
+    place = (first + row)[:, None] * splits
     exists = (row < group)[:, None] & (split < splits)[None, :]
     all_peaks = tl.load(
-        peaks + place[:, None] + split[None, :], exists, other=-float("inf"), cache_modifier=".cg"
+        peaks + place + split[None, :], exists, other=-float("inf"), cache_modifier=".cg"
     )
     peak = tl.max(all_peaks, axis=1)
     peak = tl.where(peak == -float("inf"), 0.0, peak)  # of rows that are no heads
     mass = tl.zeros((rows,), dtype=tl.float32)
     total = tl.zeros((rows, dims), dtype=tl.float32)
-    used = (row < group)[:, None] & (dim < head_dim)[None, :]
-    for nth in range(splits):
-        own = place + nth
-        own_peak = tl.load(peaks + own, row < group, other=-float("inf"), cache_modifier=".cg")
-        share = tl.exp(own_peak - peak)
-        mass += share * tl.load(masses + own, row < group, other=0.0, cache_modifier=".cg")
-        given = sums + own[:, None] * head_dim + dim[None, :]
-        total += share[:, None] * tl.load(given, used, other=0.0, cache_modifier=".cg")
+    for start in range(0, most, at_once):
+        nth = start + tl.arange(0, at_once)
+        made = (row < group)[:, None] & (nth < splits)[None, :]
+        own = place + nth[None, :]
+        own_peaks = tl.load(peaks + own, made, other=-float("inf"), cache_modifier=".cg")
+        shares = tl.exp(own_peaks - peak[:, None])
+        own_masses = tl.load(masses + own, made, other=0.0, cache_modifier=".cg")
+        mass += tl.sum(shares * own_masses, axis=1)
+        numbers = made[:, :, None] & (dim < head_dim)[None, None, :]
+        given = sums + own[:, :, None] * head_dim + dim[None, None, :]
+        parts = tl.load(given, numbers, other=0.0, cache_modifier=".cg")
+        total += tl.sum(shares[:, :, None] * parts, axis=1)
     result = total / mass[:, None]
     target = out + (first + row)[:, None] * head_dim + dim[None, :]
+    used = (row < group)[:, None] & (dim < head_dim)[None, :]
     tl.store(target, result.to(out.dtype.element_ty), used)
 
 
@@ -99,7 +106,9 @@ def _attend(  # type: ignore[no-untyped-def]
     rows: tl.constexpr,
     dims: tl.constexpr,
     tile: tl.constexpr,
+    shared: tl.constexpr,
     most: tl.constexpr,
+    at_once: tl.constexpr,
 ):
     """One split of one KV head of one sequence."""
     sequence, head = tl.program_id(0) // kv_heads, tl.program_id(0) % kv_heads
@@ -160,9 +169,10 @@ def _attend(  # type: ignore[no-untyped-def]
                 head_dim,
                 splits,
                 group,
-                rows,
+                shared,
                 dims,
                 most,
+                at_once,
             )
 
 
@@ -183,7 +193,7 @@ def plan_decode(
     tile = max(_LEAST_OF_A_DOT, min(64, _NUMBERS_PER_TILE // dims))
     shared = sequences * kv_heads
     wanted = -(-_PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors // shared)
-    useful = -(-seen_tokens // (_TILES_PER_SPLIT * tile))
+    useful = -(-seen_tokens // tile)
     most = _MOST_SPLITS if shared <= MOST_SHARED else 1
     return DecodePlan(tile, max(1, min(wanted, useful, most)))
 
@@ -215,6 +225,7 @@ def triton_decode_attention(
         sums = query.new_empty((sequences, heads, plan.splits, head_dim), dtype=torch.float32)
         peaks = query.new_empty((2, sequences, heads, plan.splits), dtype=torch.float32)
     dims = max(_LEAST_OF_A_DOT, triton.next_power_of_2(head_dim))
+    shared, most = triton.next_power_of_2(group), triton.next_power_of_2(plan.splits)
     with on_device_of(query):
         _attend[(sequences * kv_heads, plan.splits)](
             query,
@@ -246,7 +257,9 @@ def triton_decode_attention(
             rows=max(_LEAST_OF_A_DOT, triton.next_power_of_2(group)),
             dims=dims,
             tile=plan.tile,
-            most=triton.next_power_of_2(plan.splits),
+            shared=shared,
+            most=most,
+            at_once=max(1, min(most, _NUMBERS_PER_JOIN // (shared * dims))),
             num_warps=4,
             num_stages=2,
         )

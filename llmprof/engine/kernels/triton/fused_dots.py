@@ -10,11 +10,10 @@ import triton.language as tl
 from llmprof.engine.kernels.triton.fused_matvec import (
     inverse_rms,
     join_and_finish,
-    normed,
     rows_of_weights,
     scales_of,
-    unscaled,
 )
+from llmprof.engine.kernels.triton.unit_sums import normed, unscaled
 from llmprof.engine.kernels.triton.weight_codes import high_codes, low_codes
 
 
@@ -73,12 +72,14 @@ def fused_dots(  # type: ignore[no-untyped-def]
     adds: tl.constexpr,
     gate: tl.constexpr,
     whole: tl.constexpr,
+    most_splits: tl.constexpr,
     scales_rows: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
     units: tl.constexpr,
     lanes: tl.constexpr,
+    by_words: tl.constexpr,
     norm_block: tl.constexpr,
 ):
     """The same arguments as `fused_one_row`."""
@@ -170,6 +171,7 @@ def fused_dots(  # type: ignore[no-untyped-def]
         out_features,
         splits,
         whole,
+        most_splits,
         has_bias,
         adds,
         gate,

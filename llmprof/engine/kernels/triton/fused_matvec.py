@@ -10,12 +10,7 @@ import triton
 import triton.language as tl
 
 from llmprof.engine.kernels.triton.last_program import is_last
-from llmprof.engine.kernels.triton.weight_codes import (
-    fp8_numbers,
-    high_codes,
-    int8_codes,
-    low_codes,
-)
+from llmprof.engine.kernels.triton.unit_sums import sums_of_tile, units_from
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -75,26 +70,6 @@ def scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.co
     places = out[:, None].to(tl.int64) * groups + (unit // units_per_group)[None, :]
     exists = valid[:, None] & (unit < num_units)[None, :]
     return tl.load(table + places, exists, other=0.0).to(tl.float32)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def unscaled(stored, number: tl.constexpr, native_fp8: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Weights but for their scale, where a stored number is one of them; floats as they are."""
-    numbers = stored
-    if number == "int8":
-        numbers = int8_codes(stored)
-    if number == "fp8":
-        numbers = fp8_numbers(stored, native_fp8)
-    return numbers
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def normed(numbers, gains, k, inside, inverse, offset, norm: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Numbers of x as the norm leaves them, in their own dtype; `inverse` has their shape or less."""
-    if norm != "none":
-        gain = tl.load(gains + k, inside, other=0.0).to(tl.float32) + offset
-        numbers = (numbers.to(tl.float32) * inverse * gain).to(numbers.dtype)
-    return numbers
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -158,13 +133,18 @@ def join_and_finish(  # type: ignore[no-untyped-def]
     out_features,
     splits,
     whole: tl.constexpr,
+    most_splits: tl.constexpr,
     has_bias: tl.constexpr,
     adds: tl.constexpr,
     gate: tl.constexpr,
     outputs: tl.constexpr,
     padded_rows: tl.constexpr,
 ):
-    """Of sums over this program's share of in_features: the last program adds them up, in order."""
+    """Of sums over this program's share of in_features: the last program adds them up.
+
+    All of them are on their way at once, and the order of the sum is that of the code: the same in
+    every run.
+    """
     if whole:
         _finish(
             total,
@@ -187,9 +167,10 @@ def join_and_finish(  # type: ignore[no-untyped-def]
         own = parts + tile * splits * outputs * padded_rows + place
         tl.store(own + tl.program_id(1) * outputs * padded_rows, total)
         if is_last(counters, tile, splits):
-            joined = tl.zeros((outputs, padded_rows), dtype=tl.float32)
-            for split in range(splits):
-                joined += tl.load(own + split * outputs * padded_rows, cache_modifier=".cg")
+            split = tl.arange(0, most_splits)[:, None, None]
+            all_parts = own[None, :, :] + split * outputs * padded_rows
+            given = tl.load(all_parts, split < splits, other=0.0, cache_modifier=".cg")
+            joined = tl.sum(given, axis=0)
             _finish(
                 joined,
                 tile,
@@ -240,52 +221,59 @@ def fused_one_row(  # type: ignore[no-untyped-def]
     adds: tl.constexpr,
     gate: tl.constexpr,
     whole: tl.constexpr,
+    most_splits: tl.constexpr,
     scales_rows: tl.constexpr,
     units_per_group: tl.constexpr,
     padded_rows: tl.constexpr,
     outputs: tl.constexpr,
     units: tl.constexpr,
     lanes: tl.constexpr,
+    by_words: tl.constexpr,
     norm_block: tl.constexpr,
 ):
     """Each thread multiplies the weights that it loaded; a unit's sum is scaled, not its codes."""
     tile = tl.program_id(0)
+    # int8 and int4 come as words of 4 bytes, 16 bytes of a unit being as many weights or halves of them
+    of_a_unit: tl.constexpr = 4 * lanes if by_words else lanes
     out, valid = rows_of_weights(tile, out_features, gate != "none", outputs)
+    num_units = tl.cdiv(row_length, lanes)
+    if by_words:
+        row_length = num_units * lanes  # whole units, which the compiler sees: it may load 16 bytes
+    first = tl.program_id(1) * units_per_split
+    stop = min(first + units_per_split, num_units)
+    # the first weights are on their way while the norm waits for the numbers that it squares
+    stored = units_from(codes, out, valid, first, stop, row_length, units, lanes)
     inverse = inverse_rms(
         x, squares, num_squares, rows, in_features, eps, norm, padded_rows, norm_block
     )
     scale_of_x = tl.sum(inverse, axis=0)  # of the only row
-    lane = tl.arange(0, lanes)[None, None, :]
-    num_units = tl.cdiv(row_length, lanes)
-    first = tl.program_id(1) * units_per_split
-    base = codes + out.to(tl.int64)[:, None, None] * row_length
     total = tl.zeros((outputs, units), dtype=tl.float32)
-    for start in range(first, min(first + units_per_split, num_units), units):
+    for start in range(first, stop, units):
+        sums, of_x = sums_of_tile(
+            stored,
+            x,
+            gains,
+            start,
+            in_features,
+            scale_of_x,
+            offset,
+            number,
+            native_fp8,
+            zero,
+            norm,
+            outputs,
+            units,
+            of_a_unit,
+            by_words,
+        )
         unit = start + tl.arange(0, units)
-        place = unit[None, :, None] * lanes + lane
-        inside = valid[:, None, None] & (place < row_length)
-        stored = tl.load(base + place, inside, other=0, eviction_policy="evict_first")
-        if number == "int4":
-            k = unit[None, :, None] * 32 + lane
-            low = tl.load(x + k, k < in_features, other=0.0)
-            low = normed(low, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
-            k += 16
-            high = tl.load(x + k, k < in_features, other=0.0)
-            high = normed(high, gains, k, k < in_features, scale_of_x, offset, norm).to(tl.float32)
-            sums = tl.sum(low_codes(stored, zero) * low + high_codes(stored, zero) * high, axis=2)
-            given = low + high
-        else:
-            given = tl.load(x + place, place < in_features, other=0.0)
-            given = normed(given, gains, place, place < in_features, scale_of_x, offset, norm)
-            given = given.to(tl.float32)
-            weights = unscaled(stored, number, native_fp8).to(tl.float32)
-            sums = tl.sum(weights * given, axis=2)
         if units_per_group > 0:
             sums *= scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
         if has_minimums:
             least = scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
-            sums += least * tl.sum(given, axis=2)
+            sums += least * of_x
         total += sums
+        stored = units_from(codes, out, valid, start + units, stop, row_length, units, lanes)
     result = tl.sum(total, axis=1)
     if scales_rows:
         result *= tl.load(scales + out, valid, other=0.0)
@@ -303,6 +291,7 @@ def fused_one_row(  # type: ignore[no-untyped-def]
         out_features,
         splits,
         whole,
+        most_splits,
         has_bias,
         adds,
         gate,

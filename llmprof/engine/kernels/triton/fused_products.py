@@ -143,6 +143,23 @@ def triton_added_matvec_(
     return squares
 
 
+def product_of_one_row(
+    total: torch.Tensor | None,
+    x: torch.Tensor,
+    codes: torch.Tensor,
+    scales: torch.Tensor,
+    minimums: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    number: str,
+    group_size: int,
+) -> torch.Tensor:
+    """See `weight_matvec.triton_matvec`: new, or added to `total`."""
+    y = x.new_empty(1, len(codes)) if total is None else total
+    squares = None if total is None else _squares_of(total, x, codes)
+    _product(y, x, None, codes, scales, minimums, bias, number, group_size, new_squares=squares)
+    return y
+
+
 def _product(
     y: torch.Tensor,
     x: torch.Tensor,
@@ -161,9 +178,12 @@ def _product(
     packed = number in ("fp8", "int8", "int4")
     stored = codes.view(torch.uint8) if packed else codes
     rows, in_features = x.shape
+    row_bytes = stored.shape[1] * stored.itemsize
+    plan = _plan(rows, len(stored), row_bytes, x.device, packed=packed)
+    by_words = number in ("int8", "int4") and row_bytes % UNIT_BYTES == 0 and not plan.by_dots
+    stored = stored.view(torch.int32) if by_words else stored
     out_features, row_length = stored.shape
     lanes = UNIT_BYTES // stored.itemsize
-    plan = _plan(rows, out_features, row_length * stored.itemsize, x.device, packed=packed)
     tiles, num_units = triton.cdiv(out_features, plan.outputs), triton.cdiv(row_length, lanes)
     parts = _room_for_parts(plan, tiles, x)
     kernel = fused_dots if plan.by_dots else fused_one_row
@@ -200,12 +220,14 @@ def _product(
             adds=new_squares is not None,
             gate=gate,
             whole=parts is None,
+            most_splits=triton.next_power_of_2(plan.splits),
             scales_rows=packed and group_size == 0,
             units_per_group=group_size // (32 if number == "int4" else 16),
             padded_rows=plan.padded_rows,
             outputs=plan.outputs,
             units=plan.units,
             lanes=lanes,
+            by_words=by_words,
             norm_block=_NUMBERS_OF_A_NORM // plan.padded_rows,
             num_warps=plan.warps,
         )

@@ -11,6 +11,7 @@ import triton.language as tl
 
 from llmprof.engine.kernels.launch import observable
 from llmprof.engine.kernels.triton.add_splits import add_splits, add_splits_to_
+from llmprof.engine.kernels.triton.fused_products import product_of_one_row
 from llmprof.engine.kernels.triton.gpu import converts_fp8, multiprocessors, on_device_of
 from llmprof.engine.kernels.triton.weight_codes import (
     UNIT_BYTES,
@@ -28,71 +29,6 @@ def _scales_of(table, out, valid, unit, num_units, groups, units_per_group: tl.c
     return tl.load(table + places, valid[:, None] & (unit < num_units)[None, :], other=0.0).to(
         tl.float32
     )
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _multiply_one_row(  # type: ignore[no-untyped-def]
-    x,
-    codes,
-    scales,
-    minimums,
-    bias,
-    y,
-    rows,
-    in_features,
-    out_features,
-    row_bytes,
-    groups,
-    units_per_split,
-    is_int4: tl.constexpr,
-    is_fp8: tl.constexpr,
-    native_fp8: tl.constexpr,
-    zero: tl.constexpr,
-    has_minimums: tl.constexpr,
-    has_bias: tl.constexpr,
-    adds: tl.constexpr,
-    units_per_group: tl.constexpr,
-    padded_rows: tl.constexpr,
-    outputs: tl.constexpr,
-    units: tl.constexpr,
-):
-    """Each thread multiplies the codes that it loaded; a unit's sum is scaled, not its codes."""
-    out = tl.program_id(0) * outputs + tl.arange(0, outputs)
-    valid = out < out_features
-    lane = tl.arange(0, 16)[None, None, :]
-    num_units = tl.cdiv(row_bytes, 16)
-    first = tl.program_id(1) * units_per_split
-    base = codes + out.to(tl.int64)[:, None, None] * row_bytes
-    total = tl.zeros((outputs, units), dtype=tl.float32)
-    for start in range(first, min(first + units_per_split, num_units), units):
-        unit = start + tl.arange(0, units)
-        place = unit[None, :, None] * 16 + lane
-        inside = valid[:, None, None] & (place < row_bytes)
-        stored = tl.load(base + place, inside, other=0, eviction_policy="evict_first")
-        if is_int4:
-            k = unit[None, :, None] * 32 + lane
-            low = tl.load(x + k, k < in_features, other=0.0).to(tl.float32)
-            high = tl.load(x + k + 16, k + 16 < in_features, other=0.0).to(tl.float32)
-            sums = tl.sum(low_codes(stored, zero) * low + high_codes(stored, zero) * high, axis=2)
-            given = low + high
-        else:
-            given = tl.load(x + place, place < in_features, other=0.0).to(tl.float32)
-            sums = tl.sum(byte_codes(stored, is_fp8, native_fp8) * given, axis=2)
-        if units_per_group > 0:
-            sums *= _scales_of(scales, out, valid, unit, num_units, groups, units_per_group)
-        if has_minimums:
-            least = _scales_of(minimums, out, valid, unit, num_units, groups, units_per_group)
-            sums += least * tl.sum(given, axis=2)
-        total += sums
-    result = tl.sum(total, axis=1)
-    if units_per_group == 0:
-        result *= tl.load(scales + out, valid, other=0.0)
-    if has_bias:
-        result += tl.load(bias + out, valid, other=0.0).to(tl.float32)
-    place = tl.program_id(1).to(tl.int64) * out_features + out
-    if adds:
-        result += tl.load(y + place, valid, other=0.0).to(tl.float32)
-    tl.store(y + place, result.to(y.dtype.element_ty), valid)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -237,8 +173,8 @@ def triton_matvec(
 ) -> torch.Tensor:
     """Multiply a few rows by a packed weight, summed in float32, rounded to the dtype of x at the end.
 
-    From three rows on the weights themselves are rounded to the dtype of x before tensor cores
-    multiply them, as unpacking does.
+    From two rows on the weights themselves are rounded to the dtype of x before tensor cores multiply
+    them, as unpacking does. One row has the kernel of `fused_products`, with nothing around it.
 
     Args:
         x: [rows, in_features], few (`kernels.packed.GPU_ROWS`); fp32, bf16 or fp16.
@@ -281,7 +217,10 @@ def _product(
     group_size: int,
 ) -> torch.Tensor:
     """Added to `total` where there is one, else new."""
-    x, stored = x.contiguous(), codes.view(torch.uint8)
+    x = x.contiguous()
+    if len(x) == 1:
+        return product_of_one_row(total, x, codes, scales, minimums, bias, number, group_size)
+    stored = codes.view(torch.uint8)
     rows, in_features = x.shape
     out_features, row_bytes = stored.shape
     plan = plan_matvec(rows, out_features, row_bytes, multiprocessors(x.device))
@@ -293,9 +232,8 @@ def _product(
     num_units = -(-row_bytes // UNIT_BYTES)
     units_per_split = -(-num_units // (plan.splits * plan.units)) * plan.units
     codes_per_unit = 32 if number == "int4" else 16
-    kernel = _multiply_by_dots if plan.by_dots else _multiply_one_row
     with on_device_of(x):
-        kernel[(triton.cdiv(out_features, plan.outputs), plan.splits)](
+        _multiply_by_dots[(triton.cdiv(out_features, plan.outputs), plan.splits)](
             x,
             stored,
             scales,

@@ -5,6 +5,7 @@ and loads 16 bytes at once, shows here.
 """
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from llmprof.engine.quantization.packed_weight import PackedWeight
 
 triton = pytest.importorskip("triton")
 AMPERE, HOPPER = 80, 90
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+has_cuobjdump = pytest.mark.skipif(not CUOBJDUMP.exists(), reason="this triton has no cuobjdump")
+REGISTERS = 65_536
+"""Of a multiprocessor, as its 64 K of 32 bits have been since Kepler."""
 
 
 class Driver:
@@ -42,6 +47,16 @@ class Compiled:
 
     def __init__(self) -> None:
         self.ptx: dict[str, str] = {}
+        self.cubins: dict[str, bytes] = {}
+
+    def resources(self, name: str, folder: Path) -> dict[str, int]:
+        """Of a kernel, by NVIDIA's cuobjdump: REG and STACK of a thread, SHARED of a program."""
+        cubin = folder / f"{name}.cubin"
+        cubin.write_bytes(self.cubins[name])
+        told = subprocess.run(
+            [CUOBJDUMP, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True
+        )
+        return {key: int(value) for key, value in re.findall(r"([A-Z]+):(\d+)", told.stdout)}
 
 
 @pytest.fixture
@@ -64,7 +79,7 @@ def compiled(
     def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
         found.ptx[kernel.name] = kernel.asm["ptx"]
-        assert kernel.asm["cubin"]
+        found.cubins[kernel.name] = kernel.asm["cubin"]
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(JITFunction, "run", compile_only)
@@ -91,6 +106,7 @@ def in_one_piece(ptx: str, what: str) -> int:
 
 
 WIDE_LOAD = r"ld\.global\S*\.v4\.b32"
+WIDE_FIRST = r"ld\.global\S*L1::evict_first\S*\.v4\.b32"
 WIDE_COPY = r"cp\.async\.cg\.shared\.global"
 
 
@@ -115,7 +131,7 @@ def test_weights(compiled: Compiled, formats: tuple[WeightFormat, ...]) -> None:
             x = torch.empty(rows, 1024, dtype=torch.bfloat16)
             triton_matvec(x, *stored, None, number, group_size)
             triton_matvec_add_(x.new_empty(rows, 1024), x, *stored, None, number, group_size)
-        assert in_one_piece(compiled.ptx["_multiply_one_row"], WIDE_LOAD) >= 2
+        assert in_one_piece(compiled.ptx["fused_one_row"], WIDE_LOAD) >= 4
         assert in_one_piece(compiled.ptx["_multiply_by_dots"], WIDE_COPY) >= 2
         assert "mma" in compiled.ptx["_multiply_by_dots"]
         triton_unpack_rows_(x.new_empty(64, 1024), *stored, None, 0, number, group_size)
@@ -173,6 +189,80 @@ def test_products_with_what_lies_around_them(compiled: Compiled, fmt: WeightForm
         shared = plan_matvec(rows, 1024, stored[0].shape[1] * stored[0].itemsize, 132).splits > 1
         assert (re.search(r"atom\S*\.acq_rel\.add", ptx) is not None) is shared
         assert ("mma" in ptx) is (rows > 1)
+
+
+LARGE = {"gate_up": (28_672, 4096), "down": (4096, 14_336)}
+"""[out_features, in_features] of a Llama 3 of 8 billion parameters."""
+
+
+@has_cuobjdump
+@pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
+@pytest.mark.parametrize("fmt", [*FORMATS, WeightFormat("int4", 128)], ids=str)
+def test_one_row_of_a_large_model(
+    compiled: Compiled, fmt: WeightFormat | None, tmp_path: Path
+) -> None:
+    """What a thread has on its way: 16 bytes of 8 rows, by loads of 16 bytes, and none of it spilled.
+
+    Little's law: 4.8 TB/s times 600 ns are 2.9 MB. 4 programs of 128 threads on each of 132
+    multiprocessors have 8.6 MB on their way when they start a turn. (fp8 has registers for 2.) Barriers change the layout of x and
+    of scales, once for 8 rows: there were 22 in each turn where threads had one row each.
+    """
+    from llmprof.engine.kernels.triton.fused_products import (
+        triton_added_matvec_,
+        triton_gated_matvec,
+    )
+
+    for name, (out_features, in_features) in LARGE.items():
+        shape = out_features, in_features
+        weight: torch.Tensor | PackedWeight = torch.empty(
+            shape, dtype=torch.bfloat16, device="meta"
+        )
+        if fmt is not None:
+            weight = PackedWeight.empty(fmt, torch.bfloat16, *shape, on_meta)
+        stored = Linear(weight).stored
+        x = torch.empty(1, in_features, dtype=torch.bfloat16, device="meta")
+        if name == "down":
+            triton_added_matvec_(x.new_empty(1, out_features), x, *stored)
+        else:
+            squares = torch.empty(512, 1, device="meta")
+            triton_gated_matvec(x, squares, x.new_empty(in_features), 1e-5, 0.0, *stored, "silu")
+        ptx = compiled.ptx["fused_one_row"]
+        assert len(re.findall(rf"{WIDE_LOAD}|{WIDE_FIRST}", ptx)) >= 2 * 8
+        narrow = 16 if fmt is not None and fmt.group_size else 8
+        assert len(re.findall(r"ld\.global(?!\S*\.v4)", ptx)) <= 2 * narrow
+        assert ptx.count("bar.sync") <= (19 if fmt is not None and fmt.group_size else 9)
+        used = compiled.resources("fused_one_row", tmp_path)
+        assert used["STACK"] == used["LOCAL"] == 0
+        assert REGISTERS // (128 * used["REG"]) >= (2 if fmt == WeightFormat("fp8") else 4)
+        if fmt is not None and fmt.number in ("int8", "int4"):
+            codes = 8 * 16 * (2 if fmt.number == "int4" else 1)
+            assert ptx.count("prmt.b32") == codes, "one instruction makes a float of a code"
+
+
+def on_meta(shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@has_cuobjdump
+@pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
+@pytest.mark.parametrize("block_tokens", [16, 32_768])
+def test_a_long_context(compiled: Compiled, block_tokens: int, tmp_path: Path) -> None:
+    """32,768 tokens of one sequence: 8 KV heads in 64 parts, all of them at once on 132 multiprocessors.
+
+    Of their 228 KiB of shared memory a program takes as little as 4 of them leave to each.
+    """
+    from llmprof.engine.kernels.triton.attention_decode import triton_decode_attention
+
+    blocks = 32_768 // block_tokens
+    store = on_meta((2, blocks, 8, block_tokens, 128), dtype=torch.bfloat16)
+    query = on_meta((1, 32, 128), dtype=torch.bfloat16)
+    tables, lengths = (on_meta(shape, dtype=torch.int32) for shape in ((1, blocks), (1,)))
+    triton_decode_attention(query, store, None, tables, lengths, 32_768)
+    used = compiled.resources("_attend", tmp_path)
+    assert used["STACK"] == used["LOCAL"] == 0
+    assert REGISTERS // (128 * used["REG"]) >= 4
+    assert 4 * (used["SHARED"] + 38_912 + 1024) <= 228 << 10
+    assert in_one_piece(compiled.ptx["_attend"], WIDE_COPY) >= 2 * 16
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""What the check does beside its parts: kernels compiled ahead, tests shared out, tilings compared."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts.gpu.figures import figures
+from scripts.gpu.job import Job, read_found
+from scripts.gpu.outcomes_of_tests import TestOutcomes
+from scripts.gpu.side_by_side import processes
+from scripts.gpu.summary import tilings_line
+
+needs_triton = pytest.mark.skipif(
+    not importlib.util.find_spec("triton"), reason="triton is not installed"
+)
+
+
+def test_every_test_is_some_processs_own_and_the_figure_is_of_all(tmp_path: Path) -> None:
+    job, seen = Job("cuda:0", "llama-3.1-8b", tmp_path, 60.0, 0.0), []
+    for number in range(3):
+        items = list(range(7))
+        outcomes = TestOutcomes(job, f"tests-{number}", number=number, of=3)
+        outcomes.pytest_collection_modifyitems(items)
+        seen += items
+    assert sorted(seen) == list(range(7))
+    (figure, *_) = figures(read_found(tmp_path))
+    assert "0 of 7 passed" in figure.words
+    assert figure.status == "missed"
+
+
+def test_as_many_compile_as_test() -> None:
+    assert [processes(cores) for cores in (1, 4, 16, 64)] == [1, 2, 6, 6]
+
+
+@needs_triton
+def test_a_kernel_is_one_processs_own_and_compiled_once() -> None:
+    from scripts.gpu.compile_ahead import Shares
+
+    x = torch.empty(64, dtype=torch.bfloat16)
+    starts = [
+        ("a", (x, 1), {"warps": 4}),
+        ("a", (x, 2), {"warps": 4}),
+        ("a", (x, 16), {"warps": 4}),
+        ("a", (x[1:], 16), {"warps": 4}),
+        ("a", (x.float(), 16), {"warps": 4}),
+        ("a", (x, 16), {"warps": 8}),
+        ("b", (x, 16), {"warps": 8}),
+    ]
+    shares = [Shares(number, 3) for number in range(3)]
+    taken = [[one.takes(*start) for one in shares] for start in starts]
+    assert all(sum(own) == 1 for own in taken), "not alike to Triton: each is somebody's own"
+    alike = [*starts, ("a", (x[8:], 32), {"warps": 4}), ("a", (x, 3), {"warps": 4})]
+    assert not any(one.takes(*start) for start in alike for one in shares)
+
+
+def test_the_fastest_tiling_beside_the_one_in_use() -> None:
+    told = {"in_use": "8x128x4x3", "bf16": {"8x128x4x3": 3e12, "4x128x4x6": 4e12}, "int4": {}}
+    line = tilings_line(told)
+    assert "bf16 4x128x4x6 at 4.00 TB/s (in use: 75% of it)" in line
+    assert "int4" not in line
