@@ -73,11 +73,13 @@ class _Side:
         """One pass: time of the group's weights at the rate of this moment.
 
         The other side's weights have just passed through the caches, which they do in no step of this
-        one: its own go by first, as they did in the steps before.
+        one: its own go by first, as they did in the steps before. Not where arithmetic is the limit:
+        right after so much reading, products of many rows take a fifth longer than among their like.
         """
         torch.set_num_threads(self.threads)
         pools = [pool.view(torch.float32) for pool in self.weights.pools()]
-        if sum(pool.nbytes for pool in pools) <= _MOST_CACHED_BYTES:
+        few_rows = product_rows(group, self.cost.shape) <= MOST_ROWS
+        if few_rows and sum(pool.nbytes for pool in pools) <= _MOST_CACHED_BYTES:
             for pool in pools * _STEPS_BEFORE:
                 self._reads.read(pool, 1)
         weight_bytes = self.cost.of_groups(group).traffic.weights
