@@ -99,13 +99,15 @@ def forecast_group(change: GroupChange) -> Forecast:
 def _by_kernel_times(change: GroupChange, timed: KernelTime) -> Forecast:
     """The base's time x (target kernel / base kernel).
 
-    What the run takes beyond the bare kernel may grow with it, stay as it is, or change by as much
-    the other way: the interval holds all three.
+    What the run takes beyond the bare kernel may grow with it, stay as it is, be nothing for the target,
+    or change by as much the other way: the interval holds all of them.
     """
     time_s = change.split.time_s
     scaled = time_s * timed.target_s / timed.base_s
     stays = max(timed.target_s + (time_s - timed.base_s), 0.0)
-    span = Span.around(scaled, stays, max(2 * scaled - stays, 0.0)).widened(timed.spread)
+    others = (stays, timed.target_s)
+    mirrored = (max(2 * scaled - other, 0.0) for other in others)
+    span = Span.around(scaled, *others, *mirrored).widened(timed.spread)
     return Forecast(span, f"{timed.method}: {timed.base_s / timed.target_s:.2f} x as fast")
 
 

@@ -24,7 +24,7 @@ from llmprof.schema.settings import AttentionKind, KvLayout
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """What a run holds at its largest step, without the libraries' own workspace."""
+    """What a run holds at its largest step; of libraries, the workspace that the engine gives them."""
 
     weight_bytes: float
     kv_bytes: float
@@ -98,9 +98,9 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
     """The most that is alive at once in a step, whichever op it is in.
 
     The residual stream, the rotations of its positions and what attention keeps (the score buffers
-    of the standard one, masks) stay throughout. Beside them are, in attention: the queries, keys and
-    values, the output and its projection or (standard only) its parts before they are put
-    together, and what is gathered of the cache; in the feed forward: gate and up, their product (with
+    of the standard one, masks, a library's workspace) stay throughout. Beside them are, in attention:
+    the queries, keys and values, the output and its projection or (standard only) its parts before
+    they are put together, and what is gathered of the cache; in the feed forward: gate and up, their product (with
     experts: of all those of a token, and their input), its projection, and still the queries, keys and
     values, which a prefill attends to where they are; at the head: the logits and one copy of them
     for sampling, whole on each of several devices.
@@ -110,7 +110,8 @@ def peak_activation_bytes(model: ModelConfig, shape: StepShape, options: CostOpt
     in_layers = max(_layer_peak(shard, kind, shape, options) for kind, _ in shard.kinds)
     head = 2 * shape.logit_rows * model.vocab_size * options.activation_bytes
     residual = tokens * (model.hidden_size + 2 * model.rotary_dim) * options.activation_bytes
-    return float(residual + kept_bytes(shard, shape, options) + max(in_layers, head))
+    kept = kept_bytes(shard, shape, options) + options.workspace_bytes
+    return float(residual + kept + max(in_layers, head))
 
 
 def _layer_peak(

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from llmprof.architectures.gguf_types import GGML_TYPES
 from llmprof.errors import CapabilityError
 from llmprof.schema.cost import ExpertsRead, KvAccess
-from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
+from llmprof.schema.settings import AttentionBackend, AttentionKind, KvLayout, RunConfig
 
 _BYTES_PER_NUMBER = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "fp8": 1}
+
+FLASHINFER_WORKSPACE_BYTES = 128 << 20
+"""Where FlashInfer leaves partial results, as its documentation recommends; all of its wrappers share it."""
 
 KV_SCALE_BYTES = 4
 """float32, one per token, KV head and K or V, beside keys and values in int8."""
@@ -79,6 +82,8 @@ class CostOptions:
     tensor_parallel: int = 1
     """Devices that share out the model: work, weights and cache are then those of one of them, and
     what they exchange is an op of its own."""
+    workspace_bytes: int = 0
+    """That a library's attention holds as long as the model is there, whatever the step."""
 
 
 def options_from(
@@ -123,4 +128,10 @@ def options_from(
         experts_read=experts_read,
         row_buckets=row_buckets,
         tensor_parallel=tensor_parallel,
+        workspace_bytes=_workspace_bytes(settings),
     )
+
+
+def _workspace_bytes(settings: RunConfig) -> int:
+    asked = settings.attention.backend is AttentionBackend.FLASHINFER
+    return FLASHINFER_WORKSPACE_BYTES if asked else 0

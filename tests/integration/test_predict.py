@@ -224,7 +224,7 @@ def test_products_of_fused_steps_are_timed_by_the_kernels_that_run_there(
         ]
         for fused_rows in (0, 16)
     )
-    times = [*benchmark_products(*fused, Phase.DECODE, "cpu", (1, 1))]
+    times = [*benchmark_products(fused[0], fused[1], Phase.DECODE, "cpu", (1, 1))]
     assert {one.group for one in times} == set(PROJECTIONS)
     assert {group for group, _ in asked} == set(PROJECTIONS)
     assert {rows for _, rows in asked} == {1, 4}

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import torch
 
+from llmprof.costs.options import FLASHINFER_WORKSPACE_BYTES
 from llmprof.engine.attention.flashinfer_pages import StepPages, step_pages
 from llmprof.engine.attention.needs import AttentionNeeds
 from llmprof.engine.attention.score_rule import PLAIN, ScoreRule
@@ -15,8 +16,6 @@ from llmprof.engine.kernels.flashinfer_attention import (
 from llmprof.engine.step_batch import StepBatch
 from llmprof.errors import MeasurementFailedError
 
-WORKSPACE_BYTES: Final = 128 << 20
-"""For partial results, as FlashInfer's documentation recommends."""
 _LAYOUT: Final = "HND"
 """Of a page: [kv_heads, tokens, head_dim], as our blocks are."""
 _HEAD_DIMS: Final = (64, 128, 256)
@@ -49,7 +48,9 @@ class FlashInferKernel:
         self.name = f"flashinfer {version}: BatchDecode/BatchPrefillWithPagedKVCacheWrapper"
         self._module = module
         self._needs = needs
-        self._workspace = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=needs.device)
+        self._workspace = torch.zeros(
+            FLASHINFER_WORKSPACE_BYTES, dtype=torch.uint8, device=needs.device
+        )
         self._eager: dict[tuple[bool, ScoreRule], PagedWrapper] = {}
         self._captured: dict[tuple[int, int, ScoreRule], PagedWrapper] = {}
         self._planned: dict[ScoreRule, PagedWrapper] = {}

@@ -14,10 +14,10 @@ from llmprof.costs.memory import (
     peak_activation_bytes,
     weight_bytes_by_group,
 )
-from llmprof.costs.options import CostOptions
+from llmprof.costs.options import CostOptions, options_from
 from llmprof.schema.cost import KvAccess, KvRead, OpGroup, Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
-from llmprof.schema.settings import AttentionKind, KvLayout
+from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
 from tests.published import LLAMA_3_1_8B, LLAMA_3_1_70B, MISTRAL_NEMO, PUBLISHED, Published, decoder
 
 TOY = decoder("toy", 2, 8, 12, 4, 2, 10, head_dim=3)
@@ -178,3 +178,17 @@ def test_a_budget_beside_others_is_never_negative(
         free_bytes=(total - others - own_peak) * 1e9,
     )
     assert found == pytest.approx(budget * 1e9)
+
+
+def test_flashinfer_holds_a_workspace_however_small_the_step() -> None:
+    """128 MiB, as its documentation recommends, beside everything else."""
+    config = RunConfig.model_validate({"model": "m", "attention": {"backend": "flashinfer"}})
+    asked = options_from(config, compute_dtype="bf16", kv_dtype="bf16", head_dim=128)
+    plain = replace(asked, workspace_bytes=0)
+    shape = StepShape(
+        phase=Phase.DECODE,
+        sequences=(SequenceShape(new_tokens=1, cached_tokens=64),),
+        logit_rows=1,
+    )
+    more = [peak_activation_bytes(LLAMA_3_1_8B, shape, one) for one in (asked, plain)]
+    assert more[0] - more[1] == 128 * 2**20

@@ -64,6 +64,6 @@ def test_what_a_kernel_leaves_to_others_is_seen_in_the_ops_of_the_step() -> None
     assert whole(LLAMA_3_1_8B, 16) == set(PROJECTIONS)
     bare = {OpGroup.QKV_PROJECTION, OpGroup.LM_HEAD}
     assert whole(LLAMA_3_1_8B, 0) == bare
-    (gemma,) = (one for one in DECODERS if one.config["model_type"] == "gemma2")
+    gemma = next(one for one in DECODERS if one.config["model_type"] == "gemma2")
     around = parse_config(gemma.config, name="gemma")
     assert whole(around, 16) == bare | {OpGroup.GATE_UP_PROJECTION}
