@@ -64,6 +64,15 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "The real traffic can be larger, so GB/s are a lower bound.",
         "Where Nsight Compute may read counters, compare with `llmprof ncu`.",
     ),
+    "compiled-steps": _M(
+        "Kernels that torch.compile makes belong to several op groups. Counted ops and the times of "
+        "groups are those of the engine's own kernels, scaled to the compiled step.",
+        "Trust the times of whole steps. For single groups measure execution.mode=eager too.",
+    ),
+    "compiled-while-timed": _M(
+        "Code was made by torch.compile inside a timed round, which waited for it.",
+        "Raise measure.warmup, or give the run fewer shapes of steps.",
+    ),
     "cpu-quota": _M(
         "The container may use less CPU time than its threads would take, and all of them stand still "
         "when it is used up. Rounds in which that happened are left out.",

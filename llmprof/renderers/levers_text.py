@@ -78,7 +78,7 @@ def lever_tables(levers: Levers | None) -> tuple[Table, ...]:
 
 def _helpful(levers: Levers) -> Table:
     return Table(
-        caption="Predicted, best first; 90 % intervals. llmprof run MODEL --confirm KEY=VALUE measures it",
+        caption="Predicted, best first, each with its interval. llmprof run MODEL --confirm KEY=VALUE measures it",
         columns=("lever", "setting", "tok/s", "of phase", "step", "other phase", "tier", "then"),
         rows=tuple(
             (

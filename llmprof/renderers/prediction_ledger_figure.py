@@ -33,7 +33,7 @@ _BELOW: Final = 0.12
 _CHARACTER_IN: Final = 0.068
 HOW_TO_READ: Final = (
     "Where the time of one step goes before and after, both on one scale. The line below the "
-    "predicted bar is the 90 % interval of the step. What would lie below zero is drawn there."
+    "predicted bar is the interval of the step. What would lie below zero is drawn there."
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _RIGHT_EDGE: Final = 0.6
 """From here on a label has no room beside its mark."""
 HOW_TO_READ: Final = (
-    "Hollow: before; filled: predicted, with the 90 % interval of its step as a bar. Lines: the "
+    "Hollow: before; filled: predicted, with the interval of its step as a bar. Lines: the "
     "ceilings of the device, dashed where they were those of the base only."
 )
 

@@ -2,7 +2,7 @@
 
 from llmprof import units
 from llmprof.renderers.marks import slug
-from llmprof.renderers.prediction_words import group_label, needed_bytes
+from llmprof.renderers.prediction_words import INTERVALS, group_label, needed_bytes
 from llmprof.renderers.tables import Table
 from llmprof.renderers.wording import LIMIT_NAMES, PART_NAMES, TOKEN_NAMES
 from llmprof.schema.prediction import (
@@ -18,15 +18,14 @@ _NONE = "-"
 def steps_table(prediction: Prediction) -> Table:
     """One row per phase: before, predicted, how much faster, and what limits it then."""
     return Table(
-        caption="The median step of each phase, with the interval that is meant to hold what is "
-        "measured in nine cases of ten",
+        caption=f"The median step of each phase, with {INTERVALS[prediction.tier]}",
         columns=(
             "phase",
             "before",
             "predicted",
-            "90 % interval",
+            "interval",
             "as fast",
-            "90 % interval of it",
+            "interval of it",
             "then",
             "tokens",
             "tier",

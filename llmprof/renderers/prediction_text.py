@@ -7,6 +7,7 @@ from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.prediction_words import (
+    INTERVALS,
     TIERS,
     changes_line,
     does_not_fit,
@@ -51,7 +52,9 @@ def _header(prediction: Prediction) -> Iterator[Text]:
     yield Text.assemble(("llmprof predict ", "dim"), (one_line(prediction.base), "bold"))
     if prediction.changes:
         yield Text(changes_line(prediction), "bold")
-    yield Text(f"{one_line(prediction.device)} · {TIERS[prediction.tier]} · 90 % intervals")
+    yield Text(
+        f"{one_line(prediction.device)} · {TIERS[prediction.tier]} · {INTERVALS[prediction.tier]}"
+    )
 
 
 def _phase(phase: PhasePrediction) -> Iterator[Text]:

@@ -13,6 +13,13 @@ from llmprof.schema.prediction import (
     Tier,
 )
 
+_ASSUMED = "ranges from what is assumed at best to what is at worst"
+INTERVALS: dict[Tier, str] = {
+    Tier.A: _ASSUMED,
+    Tier.B: _ASSUMED,
+    Tier.C: "90 % intervals",
+}
+"""What an interval is: only those of tier C have been counted against measurements."""
 TIERS: dict[Tier, str] = {
     Tier.A: "tier A: ceilings and the model alone",
     Tier.B: "tier B: a run, with kernels or a device that it did not measure",

@@ -65,7 +65,7 @@ def test_the_screen_names_tier_interval_and_both_naive_forecasts(
     save_run(a_base_run())
     assert execute(["predict", "@last", "--set", "workload.batch=8"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for words in ("workload.batch 1 → 8", "tier B", "bytes alone", "bare roofline", "90 %"):
+    for words in ("workload.batch 1 → 8", "tier B", "bytes alone", "bare roofline", "at worst"):
         assert words in text
 
 
