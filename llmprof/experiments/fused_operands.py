@@ -15,19 +15,17 @@ from llmprof.schema.model import ModelConfig
 Product = Callable[[torch.Tensor], torch.Tensor]
 
 _ADDED: Final = (OpGroup.OUTPUT_PROJECTION, OpGroup.DOWN_PROJECTION)
-_BESIDE: Final = ("output_projection.residual", "down_projection.residual", "activation")
+_BESIDE: Final = {
+    OpGroup.OUTPUT_PROJECTION: "output_projection.residual",
+    OpGroup.DOWN_PROJECTION: "down_projection.residual",
+    OpGroup.GATE_UP_PROJECTION: "activation",
+}
 """Ops that have a kernel of their own where the product before them does not take them in."""
 
 
 def takes_in_all(group: OpGroup, ops: tuple[OpCost, ...]) -> bool:
     """Whether a fused step's kernel of `group` does all that follows the product, by the step's ops."""
-    names = {op.name for op in ops}
-    beside = {
-        OpGroup.OUTPUT_PROJECTION: _BESIDE[0],
-        OpGroup.DOWN_PROJECTION: _BESIDE[1],
-        OpGroup.GATE_UP_PROJECTION: _BESIDE[2],
-    }.get(group)
-    return beside not in names
+    return _BESIDE.get(group) not in {op.name for op in ops}
 
 
 def fused_product(group: OpGroup, model: ModelConfig, rows: int, weight: Weight) -> Product:
