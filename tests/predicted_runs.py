@@ -1,6 +1,8 @@
-"""A run of the demo model whose costs follow from its shape, as predictions need them."""
+"""A run of the demo model whose costs follow from its shape, and the parts of a prediction from it."""
 
 from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling, FixedCost, MemoryOp
+from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.prediction import GroupPrediction, PhasePrediction, Prediction
 from llmprof.schema.run import RunRecord
 from tests.records import a_run_record, an_environment
 
@@ -46,3 +48,13 @@ def device_ceilings(read_bytes_per_s: float, flops_per_s: float, alpha_s: float 
         compute=(compute,),
         fixed_cost=FixedCost(alpha_s=alpha_s, spread=0.0, method="stated"),
     )
+
+
+def phase_of(prediction: Prediction, phase: Phase = Phase.DECODE) -> PhasePrediction:
+    (found,) = (one for one in prediction.phases if one.phase is phase)
+    return found
+
+
+def group_of(phase: PhasePrediction, group: OpGroup | None) -> GroupPrediction:
+    (found,) = (one for one in phase.groups if one.group is group)
+    return found

@@ -5,7 +5,6 @@ instead of building kernels: what can go wrong before a compiler is asked goes w
 """
 
 import dataclasses
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,12 @@ import pytest
 import torch
 
 from llmprof.costs.row_buckets import row_buckets
-from llmprof.engine import linear
 from llmprof.engine.attention import FlashAttention, StandardAttention
-from llmprof.engine.engine import Engine
-from llmprof.engine.execution import graph_step, make_runner, runner
+from llmprof.engine.execution import EagerRunner, make_runner, runner
 from llmprof.engine.execution.compilations import Compilations
-from llmprof.engine.execution.compiled_step import CompiledStep, StepCompiler
-from llmprof.engine.execution.graph_step import context_bucket
+from llmprof.engine.execution.compiled_step import StepCompiler
 from llmprof.engine.execution.replay_runner import ReplayRunner
 from llmprof.engine.kernels import packed
-from llmprof.engine.kernels.launch import runs_native
-from llmprof.engine.kv_cache import KvPool
 from llmprof.engine.probe import NullProbe
 from llmprof.engine.sampling import GreedySampler
 from llmprof.engine.serving_workload import ServingWorkload
@@ -32,67 +26,12 @@ from llmprof.errors import CapabilityError
 from llmprof.schema.cost import OpGroup, StepShape
 from llmprof.schema.settings import AttentionKind, ExecutionMode, KvLayout
 from llmprof.store.progress import NullProgress
+from tests.compiled_engines import compiling, logits_of, recorded, running
 from tests.tiny_decoders import DECODERS, LLAMA, PROMPT, load_engine, settings, write_decoder
 
-TOKENS = 10
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
 DENSE = [one for one in DECODERS if not any("expert" in key for key in one.config)]
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    """What one test compiled, or gave up, is nothing to the next."""
-    torch.compiler.reset()
-
-
-@pytest.fixture
-def torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel of ours for products, and none that appends; buckets of four tokens."""
-    monkeypatch.setattr(linear, "_most_rows", lambda *_: 0)
-    monkeypatch.setattr("llmprof.engine.kv_cache.pool.runs_native", lambda device: False)
-    monkeypatch.setattr(graph_step, "CONTEXT_STEP", 4)
-
-
-def compiling(
-    backend: str = "aot_eager", *, by_bucket: bool = False, buckets: tuple[int, ...] = ()
-) -> ReplayRunner:
-    compilations = Compilations(backend=backend)
-    return ReplayRunner(
-        "compiled",
-        StepCompiler(compilations),
-        context_bucket if by_bucket else lambda step: None,
-        row_buckets=buckets,
-        whole_tables=True,
-        compilations=compilations,
-    )
-
-
-def compiled(
-    engine: Engine,
-    replay: ReplayRunner,
-    attention: FlashAttention | StandardAttention | None = None,
-) -> Engine:
-    if attention is not None:
-        decoder = dataclasses.replace(engine.decoder, attention=attention)
-        engine = dataclasses.replace(engine, decoder=decoder)
-    return dataclasses.replace(engine, runner=replay)
-
-
-def logits_of(engine: Engine, rows: int = 2) -> torch.Tensor:
-    """Of a prefill and some decode steps, each fed with the most probable token."""
-    prompts = torch.randint(48, (rows, 9), generator=torch.Generator().manual_seed(5))
-    batch = engine.open_batch(prompts, output_tokens=TOKENS)
-    steps = []
-    for _ in range(TOKENS):
-        with torch.inference_mode():
-            step = engine.forward(batch.next_step(), batch.cache, batch.rotary, NullProbe())
-            steps.append(step.clone())
-            GreedySampler()(step, batch.tokens.narrow(1, batch.num_tokens, 1))
-        batch.advance()
-    return torch.stack(steps)
-
-
-def recorded(replay: ReplayRunner) -> list[CompiledStep]:
-    return [step for step in replay._recorded.values() if isinstance(step, CompiledStep)]
 
 
 @pytest.mark.usefixtures("torch_only")
@@ -104,16 +43,12 @@ def test_torch_paths_give_the_logits_of_eager_steps(
     """Contexts of 10 to 18 tokens: three buckets of four, each compiled once and not again."""
     path = write_decoder(tmp_path, LLAMA)
     engine = load_engine(settings(path, kv_cache={"layout": layout, "block_tokens": 8}))
-    expected = logits_of(compiled(engine, make_eager(), attention()))
+    expected = logits_of(running(engine, EagerRunner(), attention()))
     replay = compiling(by_bucket=True)
-    found = logits_of(compiled(engine, replay, attention()))
+    found = logits_of(running(engine, replay, attention()))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert replay.compilations is not None
     assert replay.compilations.count == len(recorded(replay)) == 3
-
-
-def make_eager() -> Any:
-    return make_runner(ExecutionMode.EAGER, device="cpu", layout=KvLayout.PAGED)
 
 
 CHANGES = [
@@ -136,7 +71,7 @@ def test_our_kernels_are_opaque_and_serve_all_contexts(
     engine = load_engine(settings(write_decoder(tmp_path, LLAMA), **changes))
     expected = logits_of(engine)
     replay = compiling()
-    found = logits_of(compiled(engine, replay))
+    found = logits_of(running(engine, replay))
     error = 0.1 if changes.get("weights") == {"dtype": "bf16"} else 1e-4
     torch.testing.assert_close(found, expected, rtol=error, atol=error)
     assert replay.compilations is not None
@@ -148,7 +83,7 @@ def test_every_family_is_compiled_whole(decoder: Any, tmp_path: Path) -> None:
     """Windows, capped scores, norms of heads and around blocks; experts are refused elsewhere."""
     engine = load_engine(settings(write_decoder(tmp_path, decoder)))
     expected = logits_of(engine)
-    found = logits_of(compiled(engine, compiling()))
+    found = logits_of(running(engine, compiling()))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -156,7 +91,7 @@ def test_another_cache_of_the_same_shape_runs_the_same_code(tmp_path: Path) -> N
     engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
     replay = compiling()
     first, second = (
-        compiled(engine, replay).generate(PROMPT, GreedySampler(), max_tokens=6).ids
+        running(engine, replay).generate(PROMPT, GreedySampler(), max_tokens=6).ids
         for _ in range(2)
     )
     assert first == second == LLAMA.greedy_ids
@@ -180,7 +115,7 @@ def test_who_waits_is_told_what_for(tmp_path: Path) -> None:
     compiler = StepCompiler(Compilations(backend="eager"), notes)
     replay = ReplayRunner("compiled", compiler, lambda step: None, whole_tables=True)
     for _ in range(2):
-        compiled(engine, replay).generate(PROMPT, GreedySampler(), max_tokens=6)
+        running(engine, replay).generate(PROMPT, GreedySampler(), max_tokens=6)
     before, after = notes.told
     assert before == "compiling the decode step for 1 sequence"
     assert after.startswith("compiled it in ")
@@ -202,7 +137,7 @@ def test_batches_that_grow_and_shrink(tmp_path: Path) -> None:
     )
     expected = ServingWorkload(load_engine(config), config).run_round(NullProbe())
     replay = compiling(buckets=row_buckets(5))
-    workload = ServingWorkload(compiled(load_engine(config), replay), config)
+    workload = ServingWorkload(running(load_engine(config), replay), config)
     compiled_steps = []
     for _ in range(2):
         assert workload.run_round(NullProbe()) == expected
@@ -230,7 +165,7 @@ class Groups:
 
 def test_who_looks_between_groups_sees_the_kernels_of_the_engine(tmp_path: Path) -> None:
     engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
-    steps = compiled(engine, compiling())
+    steps = running(engine, compiling())
     batch = steps.open_batch(torch.tensor([list(PROMPT)]), output_tokens=4)
     probe, sampler = Groups(), GreedySampler()
     for one in (NullProbe(), NullProbe(), probe, NullProbe()):
@@ -247,7 +182,7 @@ def test_what_cannot_be_compiled_is_refused(
     backend: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: backend)
-    engine = compiled(load_engine(settings(write_decoder(tmp_path, LLAMA))), compiling())
+    engine = running(load_engine(settings(write_decoder(tmp_path, LLAMA))), compiling())
     with pytest.raises(
         CapabilityError, match=r"torch\.compile cannot compile the decode step"
     ) as e:
@@ -287,7 +222,7 @@ def test_many_rows_of_packed_weights_are_one_operator(
     engine = load_engine(settings(write_decoder(tmp_path, LLAMA), weights={"quantization": "int8"}))
     rows = engine.decoder.head.few_rows + 1
     expected = logits_of(engine, rows)
-    found = logits_of(compiled(engine, compiling()), rows)
+    found = logits_of(running(engine, compiling()), rows)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -296,64 +231,7 @@ def test_a_compiler_that_leaves_a_step_alone_is_refused(
 ) -> None:
     """As with TORCH_COMPILE_DISABLE=1: what ran would be eager steps under another name."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    engine = compiled(load_engine(settings(write_decoder(tmp_path, LLAMA))), compiling())
+    engine = running(load_engine(settings(write_decoder(tmp_path, LLAMA))), compiling())
     with pytest.raises(CapabilityError, match="left the decode step as it is") as caught:
         engine.generate(PROMPT, GreedySampler(), max_tokens=3)
     assert "TORCH_COMPILE_DISABLE" in (caught.value.remedy or "")
-
-
-needs_compiler = pytest.mark.skipif(
-    not (shutil.which("g++") or shutil.which("clang++")),
-    reason="inductor needs a C++ compiler on a CPU",
-)
-
-
-def code_of(engine: Engine, replay: ReplayRunner, expected: torch.Tensor) -> str:
-    """What inductor writes for a step, whose logits are checked."""
-    from torch._inductor.utils import run_and_get_code
-
-    found, (code,) = run_and_get_code(logits_of, compiled(engine, replay))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    return str(code)
-
-
-def buffers(code: str, shape: tuple[int, ...]) -> int:
-    return code.count(f"empty_strided_cpu(({', '.join(map(str, shape))})")
-
-
-@needs_compiler
-def test_inductor_fuses_what_lies_between_products_and_copies_no_cache(tmp_path: Path) -> None:
-    """Two norms of a layer and the last one, each with the addition before it, a rotation and a gate.
-
-    Keys and values stay where they are.
-    """
-    engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
-    replay = compiling("inductor")
-    code = code_of(engine, replay, logits_of(engine))
-    layers = len(engine.decoder.layers)
-    for operator in ("kv_append_", "decode_attention"):
-        assert code.count(f"torch.ops.llmprof.{operator}.default(") == layers
-    assert code.count("torch.ops.llmprof.matvec.default(") == 4 * layers + 1
-    body = code[code.index("def call(") :]
-    assert 0 < body.count("        cpp_fused_") <= 4 * layers + 2
-    (step,) = recorded(replay)
-    assert isinstance(step.cache, KvPool)
-    assert not buffers(code, tuple(step.cache.stored(0).shape))
-
-
-@needs_compiler
-@pytest.mark.usefixtures("torch_only")
-def test_inductor_still_writes_the_scores_of_standard_attention(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No pattern of its passes makes fused attention of three kernels that are to be measured apart."""
-    monkeypatch.setattr(graph_step, "CONTEXT_STEP", 32)
-    monkeypatch.setattr("llmprof.engine.kv_cache.pool.runs_native", runs_native)
-    engine = load_engine(settings(write_decoder(tmp_path, LLAMA)))
-    expected = logits_of(compiled(engine, make_eager(), StandardAttention()))
-    replay = compiling("inductor", by_bucket=True)
-    decoder = dataclasses.replace(engine.decoder, attention=StandardAttention())
-    code = code_of(dataclasses.replace(engine, decoder=decoder), replay, expected)
-    layers = len(engine.decoder.layers)
-    assert "scaled_dot_product" not in code
-    assert code.count("extern_kernels.baddbmm(") == code.count("extern_kernels.bmm(") == layers
