@@ -48,6 +48,13 @@ _STANDARD: Final = {"attention.kind": "standard"}
 _INT8: Final = {"weights.quantization": "int8"}
 _INT4: Final = {"weights.quantization": "int4"}
 
+
+def _paged_by(backend: str) -> dict[str, Any]:
+    """Blocks of 256 tokens, which the FlashAttention 2 of torch takes too."""
+    paged = {**_PAGED, "kv_cache.block_tokens": 256, "attention.backend": backend}
+    return _filled(_LONG, **paged)
+
+
 _ON_GPU: Final = (
     Cell("base"),
     Cell("eager", {"execution.mode": "eager"}),
@@ -72,10 +79,13 @@ _ON_GPU: Final = (
     Cell("standard", _STANDARD, "others"),
     Cell("standard-32k", _filled(_LONG, **_STANDARD), "others"),
     Cell("prefill-8k-standard", _prompt(8192, **_STANDARD), "others"),
+    Cell("unfused", {"execution.fused": "off"}, "others", least_s=12.0),
+    Cell("varlen-32k", _paged_by("varlen"), "others", least_s=12.0),
+    Cell("flashinfer-32k", _paged_by("flashinfer"), "others", least_s=12.0),
     Cell("compiled", {"execution.mode": "compiled"}, "others", least_s=75.0),
 )
-"""Within a group those that share weights stand together: they are loaded once. The last one is
-measured in time that parts before it left: torch.compile can take a minute for 32 layers."""
+"""Within a group those that share weights stand together: they are loaded once. The last four are
+measured in time that parts before them left: torch.compile can take a minute for 32 layers."""
 
 _BASE_ON_CPU: Final[Settings] = {
     **_BASE_ON_GPU,
