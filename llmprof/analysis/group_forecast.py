@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from llmprof.analysis.fixed_cost import HAVE_LINKS
 from llmprof.analysis.kernel_keys import kernel_key
-from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.op_roof import link_time_s
 from llmprof.analysis.prediction_target import Target
 from llmprof.analysis.rates import Rates
@@ -55,7 +54,8 @@ class GroupChange:
     """As the base run has it."""
     base: Setting
     target: Setting
-    kernels: KernelTimes
+    timed: KernelTime | None
+    """Its kernel in `base` and in `target`, each by itself."""
     small_ops: SmallOps
     other_device: bool
 
@@ -82,15 +82,14 @@ def forecast_group(change: GroupChange) -> Forecast:
         return Forecast(Span.exactly(0.0), "nothing to do")
     if change.other_device:
         return _on_another_device(change)
-    timed = change.kernels.of_group(change.phase, change.group)
     if (
         change.same_kernel
         and change.same_work
         and not change.target.target.settings.parallel.tensor > 1
     ):
         return Forecast(Span.exactly(change.split.time_s), "as it is: the same kernel and work")
-    if timed is not None:
-        return _by_kernel_times(change, timed)
+    if change.timed is not None:
+        return _by_kernel_times(change, change.timed)
     if change.group not in HAVE_LINKS:
         return _small(change)
     return _by_roofs(change)

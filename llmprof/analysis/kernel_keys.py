@@ -4,7 +4,7 @@ from typing import Final
 
 from llmprof.analysis.prediction_target import PACKED_ROWS, Target
 from llmprof.costs.fusion import runs_fused
-from llmprof.schema.cost import PROJECTIONS, OpGroup, StepShape
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepShape
 from llmprof.schema.settings import KvLayout
 
 KernelKey = tuple[object, ...]
@@ -26,7 +26,18 @@ def kernel_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
         return (*_cache_key(target, shape), runs_fused(shape.new_tokens, target.options))
     if group is OpGroup.ATTENTION:
         return _cache_key(target, shape)
-    return (target.options.compute_dtype,)
+    return (target.options.compute_dtype, _few_rows(shape.new_tokens, target))
+
+
+def phase_with_kernel(group: OpGroup, base: Target, target: Target, phase: Phase) -> Phase:
+    """Of the base's phases the one that runs what `target` runs in `phase`, which is the first one asked.
+
+    Where none does it is `phase` too. The time of the very kernel in a step says more than a benchmark that leads from another one to it.
+    """
+    wanted = kernel_key(group, target, target.cost(phase).shape)
+    phases = dict.fromkeys((phase, *base.phases))
+    alike = (one for one in phases if kernel_key(group, base, base.cost(one).shape) == wanted)
+    return next(alike, phase)
 
 
 def product_rows(group: OpGroup, shape: StepShape) -> int:
@@ -37,9 +48,13 @@ def product_rows(group: OpGroup, shape: StepShape) -> int:
 def _product_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
     """Few rows have a kernel for each number of them; from there on one library product serves all."""
     rows = product_rows(group, shape)
-    skinny = rows <= (target.options.packed_rows or PACKED_ROWS)
+    skinny = _few_rows(rows, target)
     fused = runs_fused(rows, target.options)
     return (target.weight_format(TENSOR_OF[group]), rows if skinny else "many rows", fused)
+
+
+def _few_rows(rows: int, target: Target) -> bool:
+    return rows <= (target.options.packed_rows or PACKED_ROWS)
 
 
 def _cache_key(target: Target, shape: StepShape) -> KernelKey:

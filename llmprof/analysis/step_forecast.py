@@ -165,7 +165,7 @@ def _ops_started(
 
 def _change(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> GroupChange:
     """Against the base's step of the same phase, or of the other one where only that ran the kernel."""
-    source = _source_phase(basis, group, phase, after)
+    source, timed = _source_phase(basis, group, phase, after), basis.kernels.of_group(phase, group)
     one = basis.cases[source]
     return GroupChange(
         group=group,
@@ -173,20 +173,21 @@ def _change(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> Group
         split=one.splits.center.groups[group],
         base=Setting(basis.target, one.work, one.rates),
         target=after,
-        kernels=basis.kernels if source is phase else KernelTimes(),
+        timed=timed if timed and (timed.base_phase or phase) is source else None,
         small_ops=basis.small_ops,
         other_device=basis.other_rates is not None,
     )
 
 
 def _source_phase(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> Phase:
+    """As `kernel_keys.phase_with_kernel`, of the phases that the base has timed."""
     wanted = kernel_key(group, after.target, after.work.cost.shape)
-    if basis.kernels.of_group(phase, group) is not None or _key(basis, group, phase) == wanted:
-        return phase
-    for other, one in basis.cases.items():
-        if group in one.splits.center.groups and _key(basis, group, other) == wanted:
-            return other
-    return phase
+    ran = (
+        one
+        for one in dict.fromkeys((phase, *basis.cases))
+        if group in basis.cases[one].splits.center.groups and _key(basis, group, one) == wanted
+    )
+    return next(ran, phase)
 
 
 def _host_phase(basis: Basis, phase: Phase, shape: StepShape) -> Phase:

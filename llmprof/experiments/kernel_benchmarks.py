@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmprof.analysis.host_forecast import replays
-from llmprof.analysis.kernel_keys import kernel_key
+from llmprof.analysis.kernel_keys import kernel_key, phase_with_kernel
 from llmprof.analysis.prediction_target import Target
 from llmprof.analysis.step_forecast import IN_THE_SKELETON
 from llmprof.ceilings.passing_weights import WeightStream
@@ -53,7 +53,9 @@ def _in_skeletons(
     changed = [
         group
         for group in IN_THE_SKELETON
-        if _differs(group, base, target, before, after) and before.of_groups(group).ops
+        if _differs(group, base, target, before, after)
+        and before.of_groups(group).ops
+        and phase_with_kernel(group, base, target, phase) is phase
     ]
     if not changed:
         return

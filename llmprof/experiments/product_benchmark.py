@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from llmprof.analysis.kernel_keys import TENSOR_OF, kernel_key, product_rows
+from llmprof.analysis.kernel_keys import TENSOR_OF, kernel_key, phase_with_kernel, product_rows
 from llmprof.analysis.prediction_target import Target
 from llmprof.ceilings.pool import Stream, random_pool
 from llmprof.ceilings.read_kernels import read_kernels
@@ -91,25 +91,35 @@ def benchmark_products(
 ) -> Iterator[KernelTime]:
     """One pair for each projection whose kernel or rows change; `threads` of base and target.
 
-    None where one side alone runs a fused kernel, which does more than a product, or one that leaves out
-    part of what lies around it. Where the steps of a side are replayed on a CPU, both sides' products
+    Where the base ran the target's kernel in its other phase, it is that phase's step that the pair leads
+    from. None where one side alone runs a fused kernel, which does more than a product, or one that leaves
+    out part of what lies around it. Where the steps of a side are replayed on a CPU, both sides' products
     are: what starting them from Python costs is known by itself (`OverheadTime`).
     """
-    costs = base.cost(phase), target.cost(phase)
-    changed = [
-        group
-        for group in PROJECTIONS
-        if _differs(group, (base, target), costs) and _alike(group, (base, target), costs)
-    ]
-    if not changed:
-        return
-    sides = [
-        _Side(one, cost, device, count)
-        for one, cost, count in zip((base, target), costs, threads, strict=True)
-    ]
+    sources: dict[Phase, list[OpGroup]] = {}
+    for group in PROJECTIONS:
+        sources.setdefault(phase_with_kernel(group, base, target, phase), []).append(group)
+    for source, groups in sources.items():
+        costs = base.cost(source), target.cost(phase)
+        changed = [
+            group
+            for group in groups
+            if _differs(group, (base, target), costs) and _alike(group, (base, target), costs)
+        ]
+        if changed:
+            sides = [
+                _Side(one, cost, device, count)
+                for one, cost, count in zip((base, target), costs, threads, strict=True)
+            ]
+            yield from _pairs_of(changed, sides, phase, source, device)
+
+
+def _pairs_of(
+    groups: Sequence[OpGroup], sides: Sequence[_Side], phase: Phase, source: Phase, device: str
+) -> Iterator[KernelTime]:
     stopwatch, replayed = Stopwatch(device), device == "cpu" and _replayed(sides, phase)
     with torch.inference_mode():
-        for group in changed:
+        for group in groups:
             probes = [one.probe(group, stopwatch, replayed=replayed) for one in sides]
             times = repeat_until_agreed(
                 partial(_read_both, group, sides, probes),
@@ -117,7 +127,14 @@ def benchmark_products(
                 repeats=_PASSES,
                 on_cpu=device == "cpu",
             )
-            yield kernel_time(phase, group, times, method=METHOD, on_cpu=device == "cpu")
+            yield kernel_time(
+                phase,
+                group,
+                times,
+                method=METHOD,
+                on_cpu=device == "cpu",
+                base_phase=None if source is phase else source,
+            )
 
 
 def _replayed(sides: Sequence[_Side], phase: Phase) -> bool:

@@ -43,6 +43,7 @@ def kernel_time(
     *,
     method: str,
     on_cpu: bool,
+    base_phase: Phase | None = None,
 ) -> KernelTime:
     """Of (base, target) times in s: the best of each on a CPU, where a neighbour only slows."""
     before, after = zip(*times, strict=True)
@@ -53,6 +54,7 @@ def kernel_time(
         target_s=min(after) if on_cpu else statistics.median(after),
         spread=math.hypot(_spread(before, on_cpu=on_cpu), _spread(after, on_cpu=on_cpu)),
         method=method,
+        base_phase=base_phase,
     )
 
 

@@ -49,6 +49,8 @@ class KernelTime(Record):
     spread: NonNegativeFloat
     """Of the ratio, relative: what the repeats leave open."""
     method: str
+    base_phase: Phase | None = None
+    """Of the base's steps that ran the target's kernel, where those of `phase` ran another one."""
 
 
 class OverheadTime(Record):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from llmprof.analysis.kernel_keys import phase_with_kernel
 from llmprof.analysis.prediction import BaseRun, predict
+from llmprof.analysis.prediction_target import target_of_run
 from llmprof.schema.ceilings import SkinnyCeiling
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.prediction import KernelBenchmarks, KernelTime, OverheadTime, Tier
@@ -184,3 +186,28 @@ def test_a_faster_product_holds_fewer_of_the_starts_that_replayed_steps_do_witho
     one = group_of(phase_of(found), group)
     assert one.base_s is not None
     assert one.predicted_s.point == pytest.approx((one.base_s - 2e-6) / 2)
+
+
+@pytest.mark.parametrize("base_phase", [None, Phase.PREFILL])
+def test_a_kernel_that_ran_in_the_other_phase_keeps_its_time_there(
+    base_phase: Phase | None,
+) -> None:
+    """Without a cache a decode step is a prefill of all tokens so far.
+
+    A benchmark that leads from the product of one row to the one of many says less than the prefill
+    itself; one that leads from the prefill's rows to those of the step is what is wanted.
+    """
+    group = OpGroup.DOWN_PROJECTION
+    kernel = _kernel(group, 5e-3, 6e-3).model_copy(update={"base_phase": base_phase})
+    settings = _settings("kv_cache.layout=none")
+    found = predict(BASE, settings, benchmarks=KernelBenchmarks(kernels=(kernel,)))
+    decode, prefill = phase_of(found), phase_of(found, Phase.PREFILL)
+    before, after = group_of(prefill, group), group_of(decode, group)
+    assert before.base_s is not None
+    growth = 1.2 if base_phase else decode.shape.new_tokens / prefill.shape.new_tokens
+    assert growth > 1
+    assert after.predicted_s.point == pytest.approx(before.base_s * growth, rel=0.02)
+    target = target_of_run(BASE.record, settings)
+    for one in (group, OpGroup.ATTENTION, OpGroup.ACTIVATION):
+        assert phase_with_kernel(one, BASE.target, target, Phase.DECODE) is Phase.PREFILL
+    assert phase_with_kernel(OpGroup.LM_HEAD, BASE.target, target, Phase.DECODE) is Phase.DECODE
