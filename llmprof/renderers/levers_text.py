@@ -11,17 +11,19 @@ from llmprof.schema.levers import Lever, Levers
 from llmprof.schema.prediction import Interval
 
 SHOWN = 3
+SHOWN_TOGETHER = 2
+"""What a line of 80 columns holds with its intervals."""
 
 
 def lever_lines(levers: Levers | None, room: int = SHOWN) -> list[Text]:
-    """The three best levers, of each setting its best: one line each, or one for all."""
+    """The three best levers, of each setting its best, one line each; or one line for two of them."""
     if levers is None:
         return []
     if not levers.helpful:
         return [Text("levers: none of the engine's switches is predicted to gain 3 %", "dim")]
     best = best_levers(levers)
     if room < len(best):
-        return [_together(best)]
+        return [_together(best[:SHOWN_TOGETHER])]
     return [_line(index, lever) for index, lever in enumerate(best)]
 
 
@@ -54,16 +56,15 @@ def _line(index: int, lever: Lever) -> Text:
 
 
 def _together(best: Sequence[Lever]) -> Text:
-    """Without intervals, which the page has."""
-    told = ", ".join(f"{one_line(one.label)} {units.ratio(one.gain.point, 2)}" for one in best)
+    told = ", ".join(f"{one_line(one.label)} {_gain(one.gain, 2)}" for one in best)
     tiers = "".join(sorted({one.tier.value for one in best}))
     phases = "/".join(dict.fromkeys(one.phase.value for one in best))
     return Text.assemble((f"helps {phases}: ", "dim"), f"{told} (tier {tiers})")
 
 
-def _gain(gain: Interval) -> str:
+def _gain(gain: Interval, digits: int = 3) -> str:
     return (
-        f"{units.ratio(gain.point)} "
+        f"{units.ratio(gain.point, digits)} "
         f"[{units.significant(gain.low, 2)}, {units.significant(gain.high, 2)}]"
     )
 

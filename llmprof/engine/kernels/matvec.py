@@ -2,7 +2,7 @@
 
 Such a product is as fast as memory delivers W. `torch.nn.functional.linear` reaches a third to a
 half of that here, and torch's packed products lose it from 8 rows on; `tests/benchmarks/matvec.py`
-prints the ratios.
+prints the rates of each loop nest.
 """
 
 import functools
@@ -20,11 +20,13 @@ from llmprof.engine.kernels.native import NativeKernel, compile_kernel, cpu_feat
 _MOST_ROWS_OF_VECTORS: Final = 16
 _FEW_OUTPUTS: Final = 16
 """Rows of W below which no nest can work on whole blocks."""
-_TILES_FROM_ROWS: Final = {"bf16": 1, "fp8": 3, "int8": 3, "int8 in groups": 4, "int4": 3}
+_TILES_FROM_ROWS: Final = {"bf16": 1, "fp8": 4, "int8": 2, "int8 in groups": 4, "int4": 3}
 """Rows of x from which tiles (AMX) beat vectors. One Sapphire Rapids core, weights in its cache, 10^9
 weights per second with vectors / tiles at 1, 2, 4, 8 and 16 rows: bf16 25/31, 18/29, 12/29, 7/29,
 4/22; int8 26/19, 21/18, 13/17, 7/15, 4/13; int8 in groups of 32 20/13, 16/12, 12/12, 7/12, 4/11;
-int4 in groups of 32 22/16, 17/16, 13/16, 7/14, 4/11."""
+int4 in groups of 32 22/16, 17/16, 13/16, 7/14, 4/11. Two cores, from memory, at 1, 2, 3, 4 and 8 rows:
+fp8 15/14, 13/12, 13/12, 12/12, 8/10; int8 15/17, 14/17, 13/16, 13/16, 8/15; bf16 differs by less than
+10 % either way up to 3 rows, by the width of the matrix."""
 _HALF_PRECISION: Final = ("f16c", "neon")
 """x86 and Arm: without either, LLVM would call library functions to read fp16."""
 
@@ -88,19 +90,30 @@ def matvec(
         [rows, out_features].
     """
     rows, in_features = x.shape
-    out_features = codes.shape[0]
-    symmetric = minimums is None
     kernel = _kernel(
         number,
         group_size,
-        symmetric,
+        minimums is None,
         in_features,
         rows,
         dtype_name(x),
         bias is not None,
-        out_features < _FEW_OUTPUTS,
+        codes.shape[0] < _FEW_OUTPUTS,
     )
-    y = x.new_empty((rows, out_features))
+    return run_matvec(kernel, x, codes, scales, minimums, bias)
+
+
+def run_matvec(
+    kernel: NativeKernel,
+    x: torch.Tensor,
+    codes: torch.Tensor,
+    scales: torch.Tensor | None,
+    minimums: torch.Tensor | None,
+    bias: torch.Tensor | None,
+) -> torch.Tensor:
+    """`matvec` by a kernel of `compile_matvec` for such tensors."""
+    out_features = codes.shape[0]
+    y = x.new_empty((x.shape[0], out_features))
     x = x.contiguous()
     launch(
         kernel,
@@ -130,14 +143,29 @@ def _kernel(
     """Compiled when it is first asked for."""
     fmt = WeightFormat(number, group_size or None, symmetric)
     variant = MatvecVariant(fmt, in_features, rows, activations, has_bias, few_outputs)
-    nest = _nest(variant)
+    return compile_matvec(variant, _nest(variant))
+
+
+def compile_matvec(variant: MatvecVariant, nest: ModuleType) -> NativeKernel:
+    """A product by one of `fitting_nests`."""
     return compile_kernel(
-        f"matvec_{fmt.name}_{rows}x{in_features}",
+        f"matvec_{variant.weights.name}_{variant.rows}x{variant.in_features}",
         NUM_ARGUMENTS,
         lambda body: nest.multiply(body, variant),
         prepare=lambda body: nest.arrange_activations(body, variant),
         scratch_bytes=nest.scratch_bytes(variant),
     )
+
+
+def fitting_nests(variant: MatvecVariant) -> tuple[ModuleType, ...]:
+    """Loop nests that can do a product, the one that `matvec` takes first."""
+    fits = {
+        _nest(variant): True,
+        matvec_dots: matvec_dots.dots_fit(variant),
+        matvec_tiles: matvec_tiles.tiles_fit(variant),
+        matvec_vectors: True,
+    }
+    return tuple(nest for nest, fit in fits.items() if fit)
 
 
 def _nest(variant: MatvecVariant) -> ModuleType:

@@ -9,7 +9,13 @@ import torch
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.kernels import matvec as module
 from llmprof.engine.kernels import matvec_dots, weight_decoders
-from llmprof.engine.kernels.matvec import matvec, most_rows
+from llmprof.engine.kernels.matvec import (
+    compile_matvec,
+    fitting_nests,
+    matvec,
+    most_rows,
+    run_matvec,
+)
 from llmprof.engine.kernels.matvec_plan import MatvecVariant
 from llmprof.engine.kernels.tiles import tiles_available
 from tests.packed_weights import FORMATS, Matrix, random_packed
@@ -98,6 +104,26 @@ def test_integer_dots(fmt: WeightFormat, in_features: int) -> None:
             x, packed.codes, packed.scales, packed.minimums, bias, fmt.number, fmt.group_size or 0
         )
         assert_close(y, x.double().numpy() @ weights.T + bias.double().numpy(), "bf16")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16])
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
+def test_every_nest_that_fits_gives_the_product(fmt: WeightFormat, rows: int) -> None:
+    """Whichever is the fastest; the first of them is the one that runs. Integers round x to 8 bits."""
+    torch.manual_seed(rows)
+    packed, weights = random_packed(fmt, 37, 512, torch.bfloat16)
+    stored = (packed.codes, packed.scales, packed.minimums)
+    x = torch.randn(rows, 512).bfloat16()
+    variant = MatvecVariant(fmt, 512, rows, "bf16", has_bias=False, few_outputs=False)
+    found = [
+        run_matvec(compile_matvec(variant, nest), x, *stored, None)
+        for nest in fitting_nests(variant)
+    ]
+    expected = x.double().numpy() @ weights.T
+    most = 2 * TOLERANCE["bf16"] * np.abs(expected).max()
+    for y in found:
+        np.testing.assert_allclose(y.double().numpy(), expected, rtol=0, atol=most)
+    assert torch.equal(found[0], matvec(x, *stored, None, fmt.number, fmt.group_size or 0))
 
 
 @pytest.mark.skipif(not matvec_dots.integer_dots_available(), reason="no such instruction")
