@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
-from llmprof.analysis.kernel_keys import TENSOR_OF, product_rows
+from llmprof.analysis.kernel_keys import TENSOR_OF, fused_kernel, product_rows
 from llmprof.analysis.prediction_target import Target
-from llmprof.costs.fusion import runs_fused
 from llmprof.schema.ceilings import Ceilings, HostCost
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
 from llmprof.schema.prediction import KernelBenchmarks, KernelTime, OverheadTime
@@ -36,9 +35,9 @@ def _products(
 
 def product_s(ceilings: Ceilings, one: Target, group: OpGroup, cost: StepCost) -> float | None:
     """None where no such roof was read, and of a fused kernel: the roofs are those of bare products."""
-    rows = product_rows(group, cost.shape)
-    if runs_fused(rows, one.options):
+    if fused_kernel(group, one, cost.shape):
         return None
+    rows = product_rows(group, cost.shape)
     rate = ceilings.skinny_read(one.weight_format(TENSOR_OF[group]), rows)
     return None if rate is None else cost.of_groups(group).traffic.weights / rate
 

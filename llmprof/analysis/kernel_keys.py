@@ -3,7 +3,7 @@
 from typing import Final
 
 from llmprof.analysis.prediction_target import PACKED_ROWS, Target
-from llmprof.costs.fusion import runs_fused
+from llmprof.costs.fusion import takes_in
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepShape
 from llmprof.schema.settings import KvLayout
 
@@ -23,7 +23,7 @@ def kernel_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
     if group in PROJECTIONS:
         return _product_key(group, target, shape)
     if group is OpGroup.KV_APPEND:
-        return (*_cache_key(target, shape), runs_fused(shape.new_tokens, target.options))
+        return (*_cache_key(target, shape), fused_kernel(group, target, shape))
     if group is OpGroup.ATTENTION:
         return _cache_key(target, shape)
     return (target.options.compute_dtype, _few_rows(shape.new_tokens, target))
@@ -45,12 +45,16 @@ def product_rows(group: OpGroup, shape: StepShape) -> int:
     return shape.logit_rows if group is OpGroup.LM_HEAD else shape.new_tokens
 
 
+def fused_kernel(group: OpGroup, target: Target, shape: StepShape) -> bool:
+    """Whether a step of `shape` runs a kernel of `group` that is several ops."""
+    return takes_in(group, target.model, product_rows(group, shape), target.options)
+
+
 def _product_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
     """Few rows have a kernel for each number of them; from there on one library product serves all."""
     rows = product_rows(group, shape)
-    skinny = _few_rows(rows, target)
-    fused = runs_fused(rows, target.options)
-    return (target.weight_format(TENSOR_OF[group]), rows if skinny else "many rows", fused)
+    size = rows if _few_rows(rows, target) else "many rows"
+    return (target.weight_format(TENSOR_OF[group]), size, fused_kernel(group, target, shape))
 
 
 def _few_rows(rows: int, target: Target) -> bool:

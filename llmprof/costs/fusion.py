@@ -4,14 +4,15 @@ What a part moves beside its host becomes the host's; what one would only hand t
 registers. FLOPs and everything that must be read from memory stay as they are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from llmprof.costs.options import CostOptions
 from llmprof.errors import CapabilityError
-from llmprof.schema.cost import OpCost
+from llmprof.schema.cost import OpCost, OpGroup
 from llmprof.schema.layers import DenseMlp, LayerShape, SoftmaxAttention
+from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import ExecutionMode, ExecutionSettings, Fusion
 
 FUSED_ROWS: Final = 16
@@ -22,8 +23,9 @@ FOR_GPUS: Final = "its kernels are made for GPUs"
 BY_ITSELF: Final = "torch.compile fuses what lies between products by itself"
 """What keeps compiled steps on a GPU from having them."""
 _DTYPES: Final = ("bf16", "fp16")
+_OF_HEADS: Final = ("norm.query", "norm.key")
 _NORMS_AROUND: Final = 4
-"""Norms of a layer that has some behind its blocks too: there is no product after those."""
+"""Norms of a layer that has some behind its blocks too, or more: there is no product after those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,21 @@ def fused_rows_of(execution: ExecutionSettings, dtype: str, *, trouble: str | No
 
 
 def runs_fused(rows: int, options: CostOptions) -> bool:
-    """Whether a product of so many rows takes in what lies around it."""
+    """Whether a step of so many rows runs kernels that are several ops."""
     return 0 < rows <= options.fused_rows
+
+
+def takes_in(group: OpGroup, model: ModelConfig, rows: int, options: CostOptions) -> bool:
+    """Whether a kernel of `group`, with so many rows, does an op beside its own in some of the layers.
+
+    Few rows are not enough: products with experts do not, nor do those between which and the addition
+    lies a norm or a sum over devices.
+    """
+    if not runs_fused(rows, options):
+        return False
+    kinds = model.layer_kinds or model.layers[:1]
+    parts = [part for kind in kinds for part in _parts(kind, kind.norms, 1.0, options)]
+    return group.value in {part.host for part in (*parts, FINAL_NORM)}
 
 
 def fused_layer(
@@ -71,7 +86,8 @@ def fused_layer(
 ) -> list[OpCost]:
     """The ops of layers of one kind, in a step whose rows are few enough."""
     known = {op.name: op for op in ops}
-    return fused(known.values(), _parts(layer, list(known), rotary_share, options))
+    norms = [name for name in known if name.startswith("norm.") and name not in _OF_HEADS]
+    return fused(known.values(), _parts(layer, norms, rotary_share, options))
 
 
 def fused(ops: Iterable[OpCost], parts: Iterable[Part]) -> list[OpCost]:
@@ -97,18 +113,13 @@ def _joined(host: OpCost, part: OpCost, kept: float) -> OpCost:
 
 
 def _parts(
-    layer: LayerShape, names: list[str], rotary_share: float, options: CostOptions
+    layer: LayerShape, norms: Sequence[str], rotary_share: float, options: CostOptions
 ) -> Iterator[Part]:
-    """Named as `layer.LayerCosts` names them, which yields norms in the order of the layer."""
+    """Named as `layer.LayerCosts` names them; `norms` are those of the layer, in its order."""
     attention, mlp = layer.attention, layer.mlp
     if not isinstance(attention, SoftmaxAttention):
         return
-    norms = [
-        name
-        for name in names
-        if name.startswith("norm.") and name not in ("norm.query", "norm.key")
-    ]
-    around = len(norms) == _NORMS_AROUND
+    around = len(norms) >= _NORMS_AROUND
     alone = options.tensor_parallel == 1 and not around
     yield Part(norms[0], "qkv_projection", kept=0.0)
     yield from _turn_and_append(attention, rotary_share)

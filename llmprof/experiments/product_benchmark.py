@@ -5,14 +5,19 @@ from functools import partial
 
 import torch
 
-from llmprof.analysis.kernel_keys import TENSOR_OF, kernel_key, phase_with_kernel, product_rows
+from llmprof.analysis.kernel_keys import (
+    TENSOR_OF,
+    fused_kernel,
+    kernel_key,
+    phase_with_kernel,
+    product_rows,
+)
 from llmprof.analysis.prediction_target import Target
 from llmprof.ceilings.pool import Stream, random_pool
 from llmprof.ceilings.read_kernels import read_kernels
 from llmprof.ceilings.skinny import SkinnyProbe
 from llmprof.ceilings.timing import Stopwatch
 from llmprof.ceilings.weight_stream import WeightStream
-from llmprof.costs.fusion import runs_fused
 from llmprof.costs.weight_formats import WeightFormat
 from llmprof.costs.weight_layout import format_of
 from llmprof.engine.dtypes import TORCH_DTYPES
@@ -51,7 +56,7 @@ class _Side:
 
     def fuses(self, group: OpGroup) -> bool:
         """Whether a product takes in what lies around it."""
-        return runs_fused(product_rows(group, self.cost.shape), self.target.options)
+        return fused_kernel(group, self.target, self.cost.shape)
 
     def probe(self, group: OpGroup, stopwatch: Stopwatch, *, replayed: bool) -> SkinnyProbe:
         torch.set_num_threads(self.threads)
@@ -156,10 +161,7 @@ def _differs(
 
 def _alike(group: OpGroup, sides: tuple[Target, Target], costs: tuple[StepCost, StepCost]) -> bool:
     """Whether both sides run bare products, or both a kernel that takes in all around them."""
-    fused = [
-        runs_fused(product_rows(group, cost.shape), one.options)
-        for one, cost in zip(sides, costs, strict=True)
-    ]
+    fused = [fused_kernel(group, one, cost.shape) for one, cost in zip(sides, costs, strict=True)]
     whole = [takes_in_all(group, cost.ops) for cost in costs]
     return fused == [False, False] or (all(fused) and all(whole))
 

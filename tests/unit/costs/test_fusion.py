@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmprof.architectures.families import GEMMA_NORMS
 from llmprof.architectures.manifest import manifest_from_config
 from llmprof.costs.fusion import fused_rows_of
 from llmprof.costs.options import CostOptions
@@ -111,3 +112,14 @@ def test_what_lies_between_a_product_and_the_stream_keeps_them_apart() -> None:
     options = CostOptions(fused_rows=16, kv_layout=KvLayout.NONE)
     ops = by_name(step_cost(MODEL, manifest_from_config(MODEL, dtype="bf16"), shape, options))
     assert {"rope", "norm.query", "norm.key"} <= set(ops)
+
+
+def test_of_a_block_that_ends_with_a_norm_the_addition_stays_apart() -> None:
+    """As many norms as Gemma 4 has around its dense and its routed half are such a layer too."""
+    experts = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2")
+    kind = MODEL.layers[0].model_copy(
+        update={"norms": (*GEMMA_NORMS, *experts, "pre_feedforward_layernorm_2")}
+    )
+    gemma = MODEL.model_copy(update={"layer_kinds": (kind,), "layer_pattern": (0,)})
+    cost = decode(gemma, CostOptions(fused_rows=16))
+    assert {"output_projection.residual", "down_projection.residual"} <= set(by_name(cost))
