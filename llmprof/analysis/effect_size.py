@@ -27,12 +27,15 @@ def minimum_detectable(spread: float, num_pairs: int) -> float | None:
     exp((t(0.975) + t(0.80)) s / sqrt(n)) - 1 with n - 1 degrees of freedom; None for fewer than two.
     Source: the power of the paired t-test, which the signed-rank test reaches to 5 % of n.
     """
-    if num_pairs < 2:
-        return None
+    return None if num_pairs < 2 else detectable(spread / sqrt(num_pairs), num_pairs - 1)
+
+
+def detectable(standard_error: float, degrees_of_freedom: int) -> float:
+    """Relative difference that is shown with a power of 80 % where its logarithm is known so well."""
     from scipy.special import stdtrit
 
-    quantiles = stdtrit(num_pairs - 1, 1 - ALPHA) + stdtrit(num_pairs - 1, POWER)
-    return expm1(float(quantiles) * spread / sqrt(num_pairs))
+    quantiles = stdtrit(degrees_of_freedom, 1 - ALPHA) + stdtrit(degrees_of_freedom, POWER)
+    return expm1(float(quantiles) * standard_error)
 
 
 def pairs_needed(spread: float, relative_difference: float) -> int:

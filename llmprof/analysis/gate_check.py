@@ -1,13 +1,25 @@
 """`gate check`: a saved run against a saved baseline, and against absolute budgets."""
 
 from collections.abc import Mapping, Sequence
-from math import log, log1p
+from math import expm1, log, log1p
 
 from llmprof import units
 from llmprof.analysis.gate_looks import TimedRule
-from llmprof.analysis.metrics import exact_counters, metric_named, report_estimates
+from llmprof.analysis.gate_verdict import without_figure
+from llmprof.analysis.metrics import (
+    exact_counters,
+    metric_named,
+    report_estimates,
+    round_metric_names,
+)
 from llmprof.analysis.paired import holm
-from llmprof.analysis.unpaired import MIN_LAUNCHES, launch_ratio, p_value_larger
+from llmprof.analysis.unpaired import (
+    MIN_LAUNCHES,
+    launch_ratio,
+    launches_needed,
+    least_p_value,
+    p_value_larger,
+)
 from llmprof.analysis.validity import MAX_REJECTED_FRACTION, select_rounds
 from llmprof.schema.gate_result import Check, GateVerdict, Judgement
 from llmprof.schema.measurement import Estimate
@@ -29,22 +41,37 @@ def judge_saved(
     baseline: Sequence[Report],
     candidate: Sequence[Report],
     floors: Mapping[str, float],
+    *,
+    asked_for: bool = False,
 ) -> list[Judgement]:
     """Timed metrics of saved launches: weaker than paired rounds, and more often inconclusive.
 
     Args:
-        rules: metrics with their tolerances; those that neither side has are left out.
+        rules: metrics with their tolerances.
         baseline: its launches.
         candidate: its launches.
         floors: metric -> relative difference that two launches of the same code have here.
+        asked_for: a metric that a side does not have is inconclusive; else it is left out.
     """
     points = {rule.metric.name: _points(rule.metric.name, baseline, candidate) for rule in rules}
     present = [rule for rule in rules if all(points[rule.metric.name])]
     tests = [_p_value(rule, points[rule.metric.name]) for rule in present]
     shown = holm(tests, ALPHA)
+    level = ALPHA / max(len(present), 1)
     return [
-        _judged(rule, points[rule.metric.name], p_value, floors.get(rule.metric.name), shown=worse)
+        _judged(
+            rule,
+            points[rule.metric.name],
+            p_value,
+            floors.get(rule.metric.name),
+            level=level,
+            shown=worse,
+        )
         for rule, p_value, worse in zip(present, tests, shown, strict=True)
+    ] + [
+        without_figure(rule.metric, rule.tolerance)
+        for rule in rules
+        if asked_for and rule not in present
     ]
 
 
@@ -86,14 +113,26 @@ def _p_value(rule: TimedRule, points: Points) -> float:
 
 
 def _judged(
-    rule: TimedRule, points: Points, p_value: float, floor: float | None, *, shown: bool
+    rule: TimedRule,
+    points: Points,
+    p_value: float,
+    floor: float | None,
+    *,
+    level: float,
+    shown: bool,
 ) -> Judgement:
+    """`level`: what the smallest p of all metrics has to be at most."""
     ratio = launch_ratio(*points)
     several = min(map(len, points)) >= MIN_LAUNCHES
     if several:
         verdict, reason = _by_launches(rule, ratio, shown=shown)
+        if verdict is GateVerdict.INCONCLUSIVE and least_p_value(*map(len, points)) > level:
+            reason = (
+                "too few launches to show a regression in one of so many metrics: measure "
+                f"{launches_needed(level)} a side"
+            )
     else:
-        verdict, reason = _by_floor(rule, ratio.point, floor)
+        verdict, reason = _by_floor(rule, ratio.point, floor, launches_needed(level))
     middle = [sorted(side)[(len(side) - 1) // 2] for side in points]
     return Judgement(
         metric=rule.metric,
@@ -121,18 +160,20 @@ def _by_launches(rule: TimedRule, ratio: Estimate, *, shown: bool) -> tuple[Gate
     return GateVerdict.INCONCLUSIVE, "neither shown nor excluded by these launches"
 
 
-def _by_floor(rule: TimedRule, ratio: float, floor: float | None) -> tuple[GateVerdict, str]:
+def _by_floor(
+    rule: TimedRule, ratio: float, floor: float | None, needed_launches: int
+) -> tuple[GateVerdict, str]:
     if floor is None:
-        return (
-            GateVerdict.INCONCLUSIVE,
-            "too few launches, and no noise floor is known: run llmprof gate calibrate here, or "
-            "measure four launches a side",
+        return GateVerdict.INCONCLUSIVE, (
+            "too few launches, and no noise floor is known: "
+            + "run llmprof gate calibrate here, or " * (rule.metric.name in round_metric_names())
+            + f"measure {needed_launches} launches a side"
         )
     worse = log(ratio) if rule.metric.better is Better.LOWER else -log(ratio)
     needed = max(log1p(rule.tolerance), FLOORS_APART * log1p(floor))
     told = f"launches of the same code differ by up to {units.percent(floor)} here"
     if worse >= needed:
-        return GateVerdict.FAIL, f"worse by more than {units.percent(needed)}; {told}"
+        return GateVerdict.FAIL, f"worse by more than {units.percent(expm1(needed))}; {told}"
     if worse + log1p(floor) < log1p(rule.tolerance):
         return GateVerdict.PASS, told
     return GateVerdict.INCONCLUSIVE, f"{told}: too much to tell"
@@ -154,7 +195,7 @@ def judge_budgets(budgets: Sequence[GateBudget], candidate: Sequence[Report]) ->
         if budget.name in counts:
             value = counts[budget.name]
             estimate = Estimate(point=value, low=value, high=value, confidence=0, num_samples=1)
-        verdict, reason = _within(budget, estimate)
+        verdict, reason = _within(budget, estimate, counted=budget.name in counts)
         judged.append(
             Judgement(
                 metric=metric,
@@ -171,9 +212,13 @@ def judge_budgets(budgets: Sequence[GateBudget], candidate: Sequence[Report]) ->
     return judged
 
 
-def _within(budget: GateBudget, estimate: Estimate | None) -> tuple[GateVerdict, str]:
+def _within(
+    budget: GateBudget, estimate: Estimate | None, *, counted: bool
+) -> tuple[GateVerdict, str]:
     if estimate is None:
         return GateVerdict.INCONCLUSIVE, "the run has no such figure"
+    if not counted and not estimate.confidence:
+        return GateVerdict.INCONCLUSIVE, "a single round has no interval: measure more of them"
     above = budget.max is not None and estimate.low > budget.max
     below = budget.min is not None and estimate.high < budget.min
     if above or below:

@@ -14,7 +14,7 @@ measurements agrees in sign: what two processes of the same code differ by does 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import log1p
+from math import ceil, log1p, log2
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,11 @@ ALPHA_PASS: Final = 0.025
 ALPHA_CONFIRM: Final = 0.025
 MIN_PAIRS: Final = 7
 """Fewer have no bound at ALPHA_SUSPECT."""
+
+
+def least_pairs(num_metrics: int) -> int:
+    """Of a look, so that a regression in all of so many metrics can be confirmed: p is 2^-n at least."""
+    return max(MIN_PAIRS, ceil(log2(num_metrics / ALPHA_CONFIRM)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def gate_rules(settings: GateSettings) -> GateRules:
     """The metrics that the settings name; without any, TTFT, TPOT, every exact count and the peak.
 
     Raises:
-        InputError: a name that is no metric, or one that is named twice.
+        InputError: a name that is no metric, one that is named twice, or a time without a tolerance.
     """
     if not settings.metrics:
         return GateRules(
@@ -48,6 +48,12 @@ def gate_rules(settings: GateSettings) -> GateRules:
     if twice is not None:
         raise InputError(f"gate.metrics names {twice} twice")
     timed = [one for one in named if one[0].kind is MetricKind.TIMED]
+    exact = next((metric.name for metric, tolerance in timed if not tolerance), None)
+    if exact is not None:
+        raise InputError(
+            f"gate.metrics: {exact} has a tolerance of 0, and no two times are the same",
+            remedy="Allow some of it: 0.05 is 5 %; 0 is for what is counted",
+        )
     return GateRules(
         timed=tuple(TimedRule(*one) for one in timed),
         counts=tuple(CountRule(*one) for one in named if one not in timed),

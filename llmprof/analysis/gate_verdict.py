@@ -10,7 +10,7 @@ from llmprof.analysis.gate_looks import TimedRule, TimedVerdict, oriented_differ
 from llmprof.analysis.gate_metrics import CountRule
 from llmprof.analysis.paired import p_value_above_zero, paired_ratio
 from llmprof.schema.gate_result import Check, GateVerdict, Judgement, Pair
-from llmprof.schema.metric import MetricKind
+from llmprof.schema.metric import Metric, MetricKind
 from llmprof.schema.settings import GateSettings
 
 _WORST_FIRST: Final = (GateVerdict.FAIL, GateVerdict.UNSTABLE, GateVerdict.INCONCLUSIVE)
@@ -51,7 +51,8 @@ def judge_timed(rule: TimedRule, found: TimedVerdict, pairs: Sequence[Pair]) -> 
     spread = pair_spread(differences)
     needed = None
     if found.verdict is GateVerdict.INCONCLUSIVE and spread is not None:
-        needed = pairs_needed(spread, rule.tolerance)
+        wanted = pairs_needed(spread, rule.tolerance)
+        needed = wanted if wanted > len(valid) else None
     return Judgement(
         metric=rule.metric,
         check=Check.PAIRED,
@@ -102,8 +103,10 @@ def judge_counts(
     rules: Sequence[CountRule],
     baseline: Sequence[Mapping[str, float]],
     candidate: Sequence[Mapping[str, float]],
+    *,
+    asked_for: bool,
 ) -> list[Judgement]:
-    """Every count that both sides have, over their launches."""
+    """Every count that both sides have, over their launches; others where they were asked for."""
     judged = [
         judge_count(
             rule,
@@ -114,4 +117,23 @@ def judge_counts(
         )
         for rule in rules
     ]
+    if asked_for:
+        return [
+            one or without_figure(rule.metric, rule.tolerance)
+            for rule, one in zip(rules, judged, strict=True)
+        ]
     return [one for one in judged if one is not None]
+
+
+def without_figure(metric: Metric, tolerance: float) -> Judgement:
+    """A metric that the settings name and a side does not have: no gate passes on it."""
+    checks = {MetricKind.EXACT: Check.EXACT, MetricKind.PEAK: Check.PEAK}
+    return Judgement(
+        metric=metric,
+        check=checks.get(metric.kind, Check.ONE_LAUNCH),
+        verdict=GateVerdict.INCONCLUSIVE,
+        tolerance=tolerance,
+        baseline=None,
+        candidate=None,
+        reason="baseline or candidate has no such figure",
+    )

@@ -6,6 +6,7 @@ Source: Mann and Whitney 1947; Hollander, Wolfe and Chicken, section 4.1 to 4.3.
 """
 
 from functools import lru_cache
+from itertools import count
 from math import comb, exp
 
 import numpy as np
@@ -32,6 +33,16 @@ def rank_sum_cdf(first: int, second: int) -> NDArray[np.float64]:
             if below <= second:
                 counts[taken, below:] += counts[taken - 1, : counts.shape[1] - below]
     return np.cumsum(counts[first]) / comb(first + second, first)
+
+
+def least_p_value(first: int, second: int) -> float:
+    """One-sided: where every launch of one group lies above every launch of the other."""
+    return 1 / comb(first + second, first)
+
+
+def launches_needed(alpha: float) -> int:
+    """A side, so that a test at this level can show anything."""
+    return next(one for one in count(MIN_LAUNCHES) if least_p_value(one, one) <= alpha)
 
 
 def log_differences(baseline: ArrayLike, candidate: ArrayLike) -> NDArray[np.float64]:

@@ -152,8 +152,9 @@ def gate_check(
 ) -> None:
     """Judge a saved run by a saved baseline and by absolute budgets; nothing is measured.
 
-    Counts are compared exactly. Times and roof fractions of single launches pass or fail only against
-    the noise floor that gate calibrate found here, or with four launches a side.
+    Counts are compared exactly. Times of single launches pass or fail only against the noise floor that
+    gate calibrate found here. Five launches a side (four for a single metric) are tested, and their roof
+    fractions too.
 
     For example:
 

@@ -53,7 +53,8 @@ class GateArms:
         """Pairs of one look, spoiled ones included; ends early where too many are."""
         pairs: list[Pair] = []
         spare = int(EXTRA_PAIRS * self.settings.rounds)
-        for launch, wanted in enumerate(_shares(self.settings.rounds, self.settings.launches)):
+        launches = min(self.settings.launches, self.settings.rounds)
+        for launch, wanted in enumerate(_shares(self.settings.rounds, launches)):
             with self._launched() as arms:
                 valid = 0
                 while valid < wanted and _num_spoiled(pairs) <= spare:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import expm1, log, sqrt
+from math import log, sqrt
 from statistics import median, stdev
 
-from llmprof.analysis.effect_size import minimum_detectable, pair_spread
+from llmprof.analysis.effect_size import detectable, minimum_detectable, pair_spread
 from llmprof.analysis.gate_looks import oriented_differences
 from llmprof.analysis.gate_metrics import gate_rules
 from llmprof.analysis.metrics import metric_named
@@ -23,8 +23,6 @@ from llmprof.store.progress import Progress
 LOOKS = (Look.FIRST, Look.SECOND)
 """As many pairs as an undecided gate takes."""
 MIN_LAUNCHES = 4
-_T_SUM = {3: 4.16, 5: 3.49, 7: 3.26, 9: 3.15}
-"""t(0.975) + t(0.80) by degrees of freedom of the launches' spread; the normal 2.80 beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,7 @@ def noise_of(name: str, pairs: Sequence[Pair]) -> MetricNoise:
     launch_spread = stdev(map(log, medians)) if len(medians) >= MIN_LAUNCHES else None
     launch_floor = None
     if launch_spread is not None:
-        t_sum = _T_SUM.get(len(medians) - 1, 2.8)
-        launch_floor = expm1(t_sum * sqrt(2) * launch_spread)
+        launch_floor = detectable(sqrt(2) * launch_spread, len(medians) - 1)
     return MetricNoise(
         name=name,
         pair_spread=spread,

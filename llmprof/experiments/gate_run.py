@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import PurePath
 
 from llmprof import __version__
-from llmprof.analysis.gate_looks import judge_pairs
+from llmprof.analysis.gate_looks import judge_pairs, least_pairs
 from llmprof.analysis.gate_metrics import gate_rules
 from llmprof.analysis.gate_verdict import exit_code, gate_verdict, judge_counts, judge_timed
 from llmprof.analysis.metrics import round_metric_names
@@ -39,8 +39,9 @@ def run_gate(
     """Measure both arms and judge the candidate by its own `gate` settings.
 
     Raises:
-        InputError: a metric that paired rounds have not, arms of different work, or a tolerance below
-            the noise floor where one was calibrated (not with `allow_underpowered`).
+        InputError: a metric that paired rounds have not, too few rounds for so many of them, arms of
+            different work, or a tolerance below the noise floor where one was calibrated (not with
+            `allow_underpowered`).
         MeasurementFailedError: an arm failed, or the two gave different tokens where they must not.
         LlmprofError: what loading a model raises, with the arm's name.
     """
@@ -48,6 +49,7 @@ def run_gate(
     settings = candidate.config.gate
     rules = gate_rules(settings)
     check_metrics([rule.metric.name for rule in rules.timed])
+    check_rounds(settings.rounds, len(rules.timed))
     check_same_work(baseline.config, candidate.config)
     arms = GateArms(
         (baseline, candidate),
@@ -60,7 +62,7 @@ def run_gate(
     _check_outputs(arms, allow_other_outputs=allow_other_outputs)
     judgements = [
         *(judge_timed(rule, verdicts[rule.metric.name], pairs) for rule in rules.timed),
-        *judge_counts(rules.counts, arms.counters[BASELINE], arms.counters[CANDIDATE]),
+        *judge_counts(rules.counts, *arms.counters, asked_for=bool(settings.metrics)),
     ]
     verdict = gate_verdict(judgements)
     return GateResult(
@@ -96,6 +98,17 @@ def check_metrics(names: Sequence[str]) -> None:
         raise InputError(
             "gate.metrics names no time, and counts need no rounds",
             remedy=f"Add one of {', '.join(known)}, or use llmprof gate check",
+        )
+
+
+def check_rounds(rounds: int, num_metrics: int) -> None:
+    """Raises InputError for a look of so few pairs that no regression could ever be confirmed."""
+    needed = least_pairs(num_metrics)
+    if rounds < needed:
+        raise InputError(
+            f"gate.rounds is {rounds}: so few pairs cannot show a regression in {num_metrics} metrics "
+            "at once",
+            remedy=f"Set gate.rounds to {needed} or more, or name fewer metrics",
         )
 
 

@@ -12,6 +12,7 @@ from llmprof.analysis.gate_looks import TimedRule
 from llmprof.analysis.gate_metrics import DEFAULT_TIMED, gate_rules
 from llmprof.analysis.gate_verdict import exit_code, gate_verdict, judge_counts
 from llmprof.analysis.metrics import exact_counters, metric_named
+from llmprof.analysis.unpaired import MIN_LAUNCHES
 from llmprof.errors import NotComparableError
 from llmprof.schema.cost import Phase
 from llmprof.schema.gate_result import GateArm, GateResult, SettingsLocation
@@ -40,12 +41,19 @@ def check_saved(
     check_comparable(baseline, candidate, settings)
     judgements = judge_budgets(settings.budgets, candidate)
     if baseline:
-        judgements += judge_saved(_timed_rules(settings), baseline, candidate, floors)
+        judgements += judge_saved(
+            _timed_rules(settings, min(len(baseline), len(candidate))),
+            baseline,
+            candidate,
+            floors,
+            asked_for=bool(settings.metrics),
+        )
     if reason := unstable([*baseline, *candidate]):
         judgements = made_unstable(judgements, reason)
     if baseline:
         counts = [[exact_counters(one.run) for one in side] for side in (baseline, candidate)]
-        judgements += judge_counts(gate_rules(settings).counts, *counts)
+        rules = gate_rules(settings).counts
+        judgements += judge_counts(rules, *counts, asked_for=bool(settings.metrics))
     verdict = gate_verdict(judgements)
     run = candidate[0].run
     return GateResult(
@@ -85,10 +93,13 @@ def check_comparable(
         )
 
 
-def _timed_rules(settings: GateSettings) -> tuple[TimedRule, ...]:
-    """By default the times, and the roof fractions: those do not move when the machine does."""
+def _timed_rules(settings: GateSettings, launches: int) -> tuple[TimedRule, ...]:
+    """By default the times, and the roof fractions, which do not move when the machine does.
+
+    Not of single launches: how far those of the same code differ in their fractions nobody calibrates.
+    """
     rules = gate_rules(settings).timed
-    if settings.metrics:
+    if settings.metrics or launches < MIN_LAUNCHES:
         return rules
     fractions = [f"{phase.value}.roof_fraction.p50" for phase in (Phase.PREFILL, Phase.DECODE)]
     return tuple(

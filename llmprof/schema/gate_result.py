@@ -81,7 +81,7 @@ class Judgement(Record):
     minimum_detectable: float | None = None
     """Relative difference that these pairs show with a power of 80 %."""
     pairs_needed: PositiveInt | None = None
-    """To show a difference of the tolerance, where the verdict is inconclusive."""
+    """To show a difference of the tolerance, where the verdict is inconclusive and these are fewer."""
     reason: str
     """What the verdict rests on, in plain words."""
 

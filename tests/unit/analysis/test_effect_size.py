@@ -3,7 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from llmprof.analysis.effect_size import minimum_detectable, pair_spread, pairs_needed
+from llmprof.analysis.effect_size import (
+    detectable,
+    minimum_detectable,
+    pair_spread,
+    pairs_needed,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,13 @@ def test_one_pair_shows_nothing() -> None:
 def test_pairs_needed_grow_with_the_square_of_the_noise() -> None:
     assert pairs_needed(0.05, 0.05) == math.ceil((2.8 * 0.05 / math.log(1.05)) ** 2) + 2
     assert pairs_needed(0.02, 0.05) < pairs_needed(0.04, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "t_975", "t_80"), [(3, 3.182, 0.978), (11, 2.201, 0.876), (23, 2.069, 0.858)]
+)
+def test_a_logarithm_known_by_few_takes_a_larger_difference(
+    degrees: int, t_975: float, t_80: float
+) -> None:
+    """By a printed table of Student's t."""
+    assert detectable(0.01, degrees) == pytest.approx(math.expm1(0.01 * (t_975 + t_80)), rel=1e-3)

@@ -70,14 +70,46 @@ def test_a_roof_fraction_is_better_when_higher() -> None:
     assert judged(slower, BASE, name=FRACTION).verdict is GateVerdict.PASS
 
 
+THREE = (TPOT, "decode.step_s.p50", "prefill.ttft_s.p50")
+
+
 def test_holm_makes_many_metrics_no_easier_to_trip() -> None:
-    """With three metrics p = 1/70 = 1.4 % is above 2.5 % / 3."""
-    names = (TPOT, "decode.step_s.p50", "prefill.ttft_s.p50")
-    rules = [TimedRule(metric_named(name), 0.05) for name in names]
-    slower = [launch(seed, 0.7) for seed in (11, 12, 13, 14)]
-    assert {one.verdict for one in judge_saved(rules, BASE, slower, {})} == {
-        GateVerdict.INCONCLUSIVE
-    }
+    """With three metrics p = 1/70 = 1.4 % is above 2.5 % / 3, and 1/252 of five launches is not."""
+    rules = [TimedRule(metric_named(name), 0.05) for name in THREE]
+    slower = [launch(seed, 0.7) for seed in (11, 12, 13, 14, 15)]
+    four = judge_saved(rules, BASE, slower[:4], {})
+    assert {one.verdict for one in four} == {GateVerdict.INCONCLUSIVE}
+    assert all("measure 5 a side" in one.reason for one in four)
+    five = judge_saved(rules, [*BASE, launch(4)], slower, {})
+    assert {one.verdict for one in five} == {GateVerdict.FAIL}
+
+
+def test_who_has_one_launch_is_told_how_many_would_show_something() -> None:
+    rules = [TimedRule(metric_named(name), 0.05) for name in THREE]
+    assert "measure 4 launches a side" in judged(BASE[:1], [launch(9)]).reason
+    (one, *_) = judge_saved(rules, BASE[:1], [launch(9)], {})
+    assert "measure 5 launches a side" in one.reason
+
+
+def test_what_cannot_be_calibrated_is_not_sent_to_be() -> None:
+    reason = judged(BASE[:1], [launch(9)], name=FRACTION).reason
+    assert "calibrate" not in reason
+    assert "measure 4 launches a side" in reason
+
+
+def test_a_failure_names_the_change_that_it_is_beyond() -> None:
+    """Two floors of 10 % are 21 %, not the 19 % of their logarithm."""
+    assert judged(BASE[:1], [launch(9, 0.5)], floor=0.1).reason.startswith(
+        "worse by more than 21 %"
+    )
+
+
+def test_a_budget_is_not_judged_by_a_single_round() -> None:
+    plans = [model_phase(phase) for phase in (Phase.PREFILL, Phase.DECODE)]
+    report = a_report(a_run_record(plans, rounds=1))
+    (one,) = judge_budgets([GateBudget(name=TPOT, max=1e-6)], [report])
+    assert one.verdict is GateVerdict.INCONCLUSIVE
+    assert "a single round" in one.reason
 
 
 def test_budgets_are_judged_by_the_whole_interval() -> None:
@@ -116,3 +148,13 @@ def test_a_contended_run_is_unstable() -> None:
     assert "50 % of the rounds" in reason
     (one,) = made_unstable([judged(BASE[:1], [report])], reason)
     assert one.verdict is GateVerdict.UNSTABLE
+
+
+def test_a_metric_that_was_asked_for_and_is_not_there_is_no_pass() -> None:
+    """No step of these runs mixes prefill and decode."""
+    rules = [TimedRule(metric_named(name), 0.05) for name in (TPOT, "mixed.step_s.p50")]
+    assert [one.metric.name for one in judge_saved(rules, BASE, BASE, {})] == [TPOT]
+    there, missing = judge_saved(rules, BASE, BASE, {}, asked_for=True)
+    assert there.verdict is GateVerdict.PASS
+    assert (missing.metric.name, missing.verdict) == ("mixed.step_s.p50", GateVerdict.INCONCLUSIVE)
+    assert "no such figure" in missing.reason

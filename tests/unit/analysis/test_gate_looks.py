@@ -3,8 +3,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from llmprof.analysis.gate_looks import TimedRule, TimedVerdict, judge_pairs
-from llmprof.analysis.metrics import TPOT, metric_named
+from llmprof.analysis.gate_looks import (
+    MIN_PAIRS,
+    TimedRule,
+    TimedVerdict,
+    judge_pairs,
+    least_pairs,
+)
+from llmprof.analysis.metrics import TPOT, TTFT, metric_named
+from llmprof.schema.cost import Phase
 from llmprof.schema.gate_result import GateVerdict, Look, Pair
 from tests.gate_noise import KINDS, bimodal_process, clean, simulate_gate
 
@@ -160,3 +167,33 @@ def _of_all(names: list[str], rng: np.random.Generator) -> Callable[[Look], list
         ]
 
     return measure
+
+
+@pytest.mark.parametrize(("metrics", "pairs"), [(1, 7), (3, 7), (4, 8), (5, 8)])
+def test_a_look_has_as_many_pairs_as_a_regression_in_every_metric_needs(
+    metrics: int, pairs: int
+) -> None:
+    """Twice as long in all of them: Holm asks 2.5 % over their number of the smallest p, 2^-n."""
+    assert least_pairs(metrics) == pairs
+    names = [TTFT, TPOT, *(f"{phase.value}.step_s.p50" for phase in Phase)][:metrics]
+    rules = [TimedRule(metric_named(name), 0.05) for name in names]
+
+    def verdicts(num_pairs: int) -> set[GateVerdict]:
+        def measure(look: Look) -> list[Pair]:
+            return [
+                Pair(
+                    look=look,
+                    launch=index % 2,
+                    candidate_first=False,
+                    baseline=dict.fromkeys(names, 0.01),
+                    candidate=dict.fromkeys(names, 0.02 + 1e-4 * index),
+                )
+                for index in range(num_pairs)
+            ]
+
+        found, _ = judge_pairs(rules, num_pairs, measure)
+        return {one.verdict for one in found.values()}
+
+    assert verdicts(pairs) == {GateVerdict.FAIL}
+    if pairs > MIN_PAIRS:
+        assert verdicts(pairs - 1) == {GateVerdict.INCONCLUSIVE}

@@ -2,7 +2,13 @@ import pytest
 
 from llmprof.analysis.gate_looks import TimedRule, TimedVerdict
 from llmprof.analysis.gate_metrics import CountRule, gate_rules
-from llmprof.analysis.gate_verdict import exit_code, gate_verdict, judge_count, judge_timed
+from llmprof.analysis.gate_verdict import (
+    exit_code,
+    gate_verdict,
+    judge_count,
+    judge_counts,
+    judge_timed,
+)
 from llmprof.analysis.metrics import PEAK_MEMORY, TPOT, metric_named
 from llmprof.errors import InputError
 from llmprof.schema.gate_result import GateVerdict, Judgement, Look, Pair
@@ -59,12 +65,44 @@ def test_what_a_side_does_not_have_is_not_judged() -> None:
     assert judge_count(CountRule(OPS, 0.0), [], [1.0]) is None
 
 
+@pytest.mark.parametrize(
+    ("asked_for", "verdicts"),
+    [(False, [GateVerdict.PASS]), (True, [GateVerdict.PASS, GateVerdict.INCONCLUSIVE])],
+)
+def test_a_count_that_was_asked_for_and_is_not_there_is_no_pass(
+    asked_for: bool, verdicts: list[GateVerdict]
+) -> None:
+    rules = [CountRule(OPS, 0.0), CountRule(PEAK, 0.05)]
+    sides = [{OPS.name: 304.0}], [{OPS.name: 304.0, PEAK.name: 1.0}]
+    assert [one.verdict for one in judge_counts(rules, *sides, asked_for=asked_for)] == verdicts
+
+
 def test_the_worst_metric_decides_and_a_shown_failure_first() -> None:
     judged = count([1.0], [1.0])
     verdicts = [GateVerdict.PASS, GateVerdict.INCONCLUSIVE, GateVerdict.UNSTABLE, GateVerdict.FAIL]
     for length, expected in enumerate(verdicts, start=1):
         some = [judged.model_copy(update={"verdict": one}) for one in verdicts[:length]]
         assert gate_verdict(some) is expected
+
+
+def test_pairs_that_were_taken_already_are_not_asked_for() -> None:
+    """Of a change that is as large as the tolerance no number of pairs is enough: 24 of noise 1 % were."""
+    pairs = [
+        Pair(
+            look=Look.FIRST,
+            launch=0,
+            candidate_first=False,
+            baseline={TPOT: 0.010},
+            candidate={TPOT: 0.0105 * (1 + spread * (-1) ** index)},
+        )
+        for spread in (0.01, 0.1)
+        for index in range(24)
+    ]
+    found = TimedVerdict(GateVerdict.INCONCLUSIVE, "neither")
+    rule = TimedRule(metric_named(TPOT), 0.05)
+    assert judge_timed(rule, found, pairs[:24]).pairs_needed is None
+    # ln 1.1 and ln 0.9 in turn: (2.8 x 0.1025 / ln 1.05)^2 + 2
+    assert judge_timed(rule, found, pairs[24:]).pairs_needed == 37
 
 
 def test_figures_of_a_timed_metric_by_hand() -> None:
@@ -104,6 +142,11 @@ def test_default_metrics_are_times_counts_and_the_peak() -> None:
     tolerances = {one.metric.name: one.tolerance for one in rules.counts}
     assert tolerances["kv_cache.bytes_per_token"] == 0.0
     assert tolerances[PEAK_MEMORY] == 0.05
+
+
+def test_no_time_is_allowed_no_change_at_all() -> None:
+    with pytest.raises(InputError, match="tolerance of 0"):
+        gate_rules(GateSettings(metrics=(GateMetric(name=TPOT, tolerance=0),)))
 
 
 def test_named_metrics_replace_the_defaults() -> None:

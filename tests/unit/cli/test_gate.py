@@ -8,10 +8,13 @@ from xml.etree.ElementTree import parse
 
 import pytest
 
+from llmprof.analysis.metrics import TPOT, TTFT
 from llmprof.cli.app import execute
 from llmprof.errors import CapabilityError, MeasurementFailedError
 from llmprof.schema.gate_result import GateResult
+from llmprof.schema.noise import MetricNoise, NoiseFloor
 from llmprof.schema.run import RunRecord
+from llmprof.store.noise_floors import save_noise_floor, workload_key
 from llmprof.store.runs import save_run
 from tests.fake_arms import FakeMachine
 from tests.records import QUIET, a_run_record
@@ -55,6 +58,13 @@ def test_0_where_nothing_changed(fake: Fake, capsys: pytest.CaptureFixture[str])
     assert err == ""
     # Two launches; which arm is started first changes.
     assert machine.opened == ["base.yaml", "cand.yaml", "cand.yaml", "base.yaml"]
+
+
+def test_no_launch_is_made_for_no_pairs(fake: Fake, tmp_path: Path) -> None:
+    write_settings(tmp_path / "cand.yaml", "  rounds: 7\n  launches: 20\n")
+    machine = fake(FakeMachine())
+    assert gate() == 0
+    assert len(machine.opened) == 2 * 7
 
 
 def test_1_for_a_confirmed_regression(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +117,20 @@ def test_2_for_bad_input(
         ("  tolerance: 0\n", "gate.tolerance is 0"),
         ("  rounds: 6\n", "gate.rounds is 6"),
         ("  budgets: [{name: decode.tpot_s.p50}]\n", "neither max nor min"),
+        ("  metrics: [{name: decode.tpot_s.p50, tolerance: 0}]\n", "has a tolerance of 0"),
+        (
+            "  rounds: 7\n  metrics:\n"
+            + "".join(
+                f"    - {{name: {name}.p50, tolerance: 0.05}}\n"
+                for name in (
+                    "prefill.ttft_s",
+                    "decode.tpot_s",
+                    "prefill.step_s",
+                    "decode.step_s",
+                )
+            ),
+            "gate.rounds is 7: so few pairs cannot show",
+        ),
     ],
 )
 def test_2_for_settings_that_cannot_be_judged(
@@ -295,11 +319,38 @@ def test_check_compares_counts_exactly_and_claims_nothing_of_one_launch(
         for one in json.loads(capsys.readouterr().out)["judgements"]
     }
     assert verdicts["decode.tpot_s.p50"] == "inconclusive"
-    assert verdicts["decode.roof_fraction.p50"] == "inconclusive"
+    assert "decode.roof_fraction.p50" not in verdicts
     assert verdicts["weights.bytes"] == "pass"
     engine = record.engine.model_copy(update={"weight_bytes": record.engine.weight_bytes + 1})
     save("20261129T154502Z-a-b1-p512-1a2b3c42", engine=engine)
     assert execute(["gate", "check", "@last", "--baseline", "@last~1"]) == 1
+
+
+def test_check_of_single_launches_passes_where_their_noise_is_known(
+    fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of times, which is all that can be calibrated."""
+    record = save("20261129T154500Z-a-b1-p512-1a2b3c40")
+    save("20261129T154501Z-a-b1-p512-1a2b3c41")
+    noise = MetricNoise(
+        name=TTFT,
+        pair_spread=0.01,
+        num_pairs=24,
+        launch_spread=0.002,
+        num_launches=8,
+        paired_floor=0.005,
+        launch_floor=0.01,
+    )
+    save_noise_floor(
+        NoiseFloor(
+            created=record.created,
+            environment_fingerprint=record.environment.fingerprint,
+            workload_key=workload_key(record.settings),
+            metrics=(noise, noise.model_copy(update={"name": TPOT})),
+        )
+    )
+    assert execute(["gate", "check", "@last", "--baseline", "@last~1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "pass"
 
 
 def test_check_of_a_contended_run_ends_with_5(fake: Fake) -> None:
