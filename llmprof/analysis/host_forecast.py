@@ -16,7 +16,11 @@ from llmprof.schema.prediction import OverheadTime
 from llmprof.schema.settings import ExecutionMode, RunConfig
 
 _STARTS_OFF: Final = 0.25
-_REPLAYED = "decode steps are replayed: their ops are no longer started from Python"
+_STARTED_OTHERWISE: Final = {
+    1: "decode steps are replayed: their ops are no longer started from Python",
+    -1: "decode steps are no longer replayed: their ops are started from Python again",
+}
+"""By `replays`."""
 
 
 def replays(before: RunConfig, after: RunConfig, phase: Phase) -> int:
@@ -28,7 +32,7 @@ def replays(before: RunConfig, after: RunConfig, phase: Phase) -> int:
 
 
 def without_starts(
-    group: OpGroup, forecast: Forecast, starts: OverheadTime | None, slower: float
+    group: OpGroup, forecast: Forecast, starts: OverheadTime | None, slower: float, change: int
 ) -> Forecast:
     """A group whose ops are started in another way, by what its skeleton took either way.
 
@@ -47,7 +51,7 @@ def without_starts(
         point, more, less = _as_the_skeleton(forecast.span.point, starts)
     moved = forecast.span.moved(Span.around(point, more, less))
     span = replace(moved, low=max(moved.low, 0.0))
-    return replace(forecast, span=span, basis=f"{forecast.basis}; {_REPLAYED}")
+    return replace(forecast, span=span, basis=f"{forecast.basis}; {_STARTED_OTHERWISE[change]}")
 
 
 def _as_the_skeleton(time_s: float, starts: OverheadTime) -> tuple[float, float, float]:
@@ -74,28 +78,28 @@ def slower_than_skeleton(splits: PhaseSplits, phase: Phase, kernels: KernelTimes
 
 
 def guessed_starts(
-    group: OpGroup, forecast: Forecast, cost_s: float, ops: Mapping[OpGroup, int]
+    group: OpGroup, forecast: Forecast, cost_s: float, ops: Mapping[OpGroup, int], change: int
 ) -> Forecast:
     """As `without_starts` where it was not measured: `cost_s` per op, or half or twice as much."""
     one = forecast.span
-    saved_s = min(cost_s * ops.get(group, 0), one.point)
-    span = Span(
-        one.point - saved_s, max(one.low - 2 * saved_s, 0.0), max(one.high - saved_s / 2, one.low)
-    )
-    return Forecast(span, f"{forecast.basis}; {_REPLAYED}, as much as small ops take", False)
+    saved_s = min(change * cost_s * ops.get(group, 0), one.point)
+    least, most = sorted((saved_s / 2, 2 * saved_s))
+    point = one.point - saved_s
+    span = Span.around(point, max(one.low - most, 0.0), max(one.high - least, one.low))
+    basis = f"{forecast.basis}; {_STARTED_OTHERWISE[change]}, as much as small ops take"
+    return Forecast(span, basis, False)
 
 
 def shared_starts(
-    group: OpGroup, forecast: Forecast, saved_s: float, ops: Mapping[OpGroup, int]
+    group: OpGroup, forecast: Forecast, saved_s: float, ops: Mapping[OpGroup, int], change: int
 ) -> Forecast:
     """As `without_starts` where the whole step's saving is known: `saved_s` for each op."""
     point = forecast.span.point
     whole, half = (max(point - part * saved_s * ops.get(group, 0), 0.0) for part in (1.0, 0.5))
-    return replace(
-        forecast,
-        span=forecast.span.moved(Span.around(whole, half)),
-        basis=f"{forecast.basis}; {_REPLAYED}: the step's saving, shared out by ops",
-    )
+    moved = forecast.span.moved(Span.around(whole, half))
+    why = f"{_STARTED_OTHERWISE[change]}: what that is to the step, shared out by ops"
+    span = replace(moved, low=max(moved.low, 0.0))
+    return replace(forecast, span=span, basis=f"{forecast.basis}; {why}")
 
 
 def start_cost_s(small: SmallOps, phase: Phase, ops: Mapping[OpGroup, int]) -> float:
@@ -121,25 +125,41 @@ def forecast_host(
         return Forecast(Span.exactly(host_s), "as it is")
     starts = kernels.overhead(phase, None)
     if starts is not None and kernels.knows_overheads_by_group(phase):
-        return Forecast(Span.around(*_as_the_skeleton(host_s, starts)), _REPLAYED)
+        return Forecast(Span.around(*_as_the_skeleton(host_s, starts)), _STARTED_OTHERWISE[change])
     if starts is not None:
         return Forecast(Span.exactly(host_s), "as it is: the step's saving is that of its ops")
     if change > 0:
-        return Forecast(Span(host_s / 2, 0.0, host_s), f"{_REPLAYED}, half assumed", False)
+        return Forecast(
+            Span(host_s / 2, 0.0, host_s), f"{_STARTED_OTHERWISE[change]}, half assumed", False
+        )
     return Forecast(
-        Span(2 * host_s, host_s, 4 * host_s), "ops are started from Python again", False
+        Span(2 * host_s, host_s, 4 * host_s), f"{_STARTED_OTHERWISE[change]}, twice assumed", False
     )
 
 
+def enqueue_time(splits: PhaseSplits, *, other_device: bool) -> Span | None:
+    """Of the host for a step: the shortest, and where the device always waits for it the median.
+
+    None without a device clock. Another device's host may be half or twice as fast.
+    """
+    enqueue_s, center = splits.enqueue_s, splits.center
+    if enqueue_s is None:
+        return None
+    waits = enqueue_s > center.step_s - center.host_s
+    here = Span.around(center.step_s if waits else enqueue_s, enqueue_s)
+    return Span(here.point, here.low / 2, 2 * here.high) if other_device else here
+
+
 def hidden_host(
-    device: Span, enqueue_s: float, change: int, starts: OverheadTime | None = None
-) -> tuple[Span, float]:
-    """A device step, or the host's time to enqueue it where that is longer, and what is exposed.
+    device: Span, enqueue: Span, change: int, starts: OverheadTime | None = None
+) -> tuple[Span, Span]:
+    """A device step, or the host's time to enqueue it where that is longer, and what of it is exposed.
 
     Replayed steps are enqueued at once. Where `starts` tells what steps without weights take in
     the target's mode, that is the host's time, give or take a quarter.
     """
-    enqueue = Span.exactly(enqueue_s) if change <= 0 else Span(0.0, 0.0, enqueue_s)
+    if change > 0:
+        enqueue = Span(0.0, 0.0, enqueue.high)
     if change and starts is not None:
         known_s = starts.target_s
         enqueue = Span(known_s, (1 - _STARTS_OFF) * known_s, (1 + _STARTS_OFF) * known_s)
@@ -148,4 +168,9 @@ def hidden_host(
         max(device.low, enqueue.low),
         max(device.high, enqueue.high),
     )
-    return step, step.point - device.point
+    exposed = Span(
+        step.point - device.point,
+        max(enqueue.low - device.high, 0.0),
+        max(enqueue.high - device.low, 0.0),
+    )
+    return step, exposed

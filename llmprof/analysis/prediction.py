@@ -16,7 +16,7 @@ from llmprof.analysis.prediction_target import (
     with_batch,
 )
 from llmprof.analysis.step_forecast import SplitCase
-from llmprof.analysis.validity import select_rounds
+from llmprof.analysis.validity import MAX_REJECTED_FRACTION, select_rounds
 from llmprof.errors import InputError
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import Phase
@@ -131,6 +131,7 @@ def predict(
         caveats=(
             *capacity_caveats(asked, capacity),
             *_missing_phases(record, [phase for phase in phases if phase not in base.cases]),
+            *_doubtful_base(base, known),
             *_other_kernels(record.settings, settings),
             *_other_fusion(base.target, asked),
         ),
@@ -175,6 +176,29 @@ def _missing_phases(record: RunRecord, missing: Sequence[Phase]) -> Iterator[Cav
             remedy="Measure a base run with workload.context=real",
             phase=phase,
         )
+
+
+def _doubtful_base(base: BaseRun, phases: Sequence[Phase]) -> Iterator[Caveat]:
+    """What the run's own report would say of the rounds that everything is predicted from."""
+    clean = select_rounds(base.record.rounds)
+    if clean.rejected_fraction > MAX_REJECTED_FRACTION:
+        why = ", ".join(sorted(set(clean.reasons.values())))
+        kept = "the others" if len(clean.reasons) < clean.num_total else "them"
+        yield Caveat(
+            code="contended",
+            message=f"{len(clean.reasons)} of {clean.num_total} rounds of run {base.record.id} were "
+            f"disturbed ({why}): what is predicted rests on {kept}",
+            remedy="Measure the base again on a quiet machine",
+        )
+    for phase in phases:
+        if base.cases[phase].case.measurement.num_rounds == 1:
+            yield Caveat(
+                code="few-rounds",
+                message=f"the {phase.value} of run {base.record.id} is one usable round: what moments "
+                "differ by is not known, and not in the interval",
+                remedy="Measure the base with more rounds (measure.rounds)",
+                phase=phase,
+            )
 
 
 def _other_kernels(base: RunConfig, target: RunConfig) -> Iterator[Caveat]:

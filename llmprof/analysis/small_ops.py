@@ -44,7 +44,7 @@ class SmallOps:
         line = at.time_s + slope * (size_bytes - at.size_bytes)
         point = max(line, min(at.time_s, at.time_s * growth))
         return (
-            Span.around(point, at.time_s + (point - at.time_s) / 2, point * 1.0).widened(0.1),
+            Span.around(point, (at.time_s + point) / 2).widened(0.1),
             "on the line through its times in prefill and decode",
         )
 

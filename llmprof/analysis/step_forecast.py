@@ -10,6 +10,7 @@ from typing import Final
 from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
 from llmprof.analysis.host_forecast import (
+    enqueue_time,
     forecast_host,
     guessed_starts,
     hidden_host,
@@ -34,7 +35,6 @@ from llmprof.analysis.statistics import relative_spread
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.ceilings import FixedCost
 from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
-from llmprof.schema.prediction import OverheadTime
 
 IN_THE_SKELETON: Final = (
     OpGroup.ATTENTION,
@@ -54,13 +54,14 @@ class SplitCase:
     case: PhaseCase
     splits: PhaseSplits
     work: StepWork
+    """With the fixed cost that the split has."""
     rates: Rates
 
     @classmethod
     def of(cls, case: PhaseCase) -> "SplitCase | None":
-        if case.splits is None or case.work is None or case.rates is None:
+        if case.splits is None or case.rates is None:
             return None
-        return cls(case, case.splits, case.work, case.rates)
+        return cls(case, case.splits, case.splits.work, case.rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,11 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         groups[group].span.beyond(forecast.span) for group, forecast in as_started.items()
     )
     new = _new_groups(after, groups)
-    device = together((_kernels(basis, phase, as_started, new), starts))
     groups |= new
+    shared = together((_kernels(basis, phase, as_started, new), starts))
+    alone = added(one.span for one in groups.values())
+    # Starts may take more off a group's bound than the sum over the kernels has left there.
+    device = Span.around(shared.point, shared.low, shared.high, alone.low, alone.high)
     host = forecast_host(
         basis.cases[_host_phase(basis, phase, work.cost.shape)].splits,
         change,
@@ -129,12 +133,12 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         basis.kernels,
         other_device=basis.other_rates is not None,
     )
-    step, host_s = _whole(one, device, host, change, basis.kernels.overhead(phase, None))
+    step, host = _whole(basis, phase, device, host, change)
     return StepForecast(
         step=step.widened(_noise(one.case)),
         groups=groups,
         host=host,
-        split=forecast_split(after, groups, step.point, host_s, one.splits.center.gaps_s),
+        split=forecast_split(after, groups, step.point, host.span.point, one.splits.center.gaps_s),
     )
 
 
@@ -229,14 +233,15 @@ def _started(
         slower = slower_than_skeleton(one.splits, phase, basis.kernels)
         if change > 0:
             slower *= _faster_kernel(basis, phase, group)
-        return without_starts(group, forecast, basis.kernels.overhead(phase, group), slower)
+        starts = basis.kernels.overhead(phase, group)
+        return without_starts(group, forecast, starts, slower, change)
     ops = one.work.fixed_cost.ops or {}
     whole = basis.kernels.overhead(phase, None)
     num_ops = math.fsum(ops.values())
     if whole is not None and num_ops:  # of the step together: each op has its part of it
-        return shared_starts(group, forecast, (whole.base_s - whole.target_s) / num_ops, ops)
-    cost_s = start_cost_s(basis.small_ops, phase, ops)
-    return guessed_starts(group, forecast, cost_s if change > 0 else -cost_s, ops)
+        saved_s = (whole.base_s - whole.target_s) / num_ops
+        return shared_starts(group, forecast, saved_s, ops, change)
+    return guessed_starts(group, forecast, start_cost_s(basis.small_ops, phase, ops), ops, change)
 
 
 def _faster_kernel(basis: Basis, phase: Phase, group: OpGroup) -> float:
@@ -280,19 +285,22 @@ def _new_groups(after: Setting, known: Mapping[OpGroup, Forecast]) -> dict[OpGro
 
 
 def _whole(
-    one: SplitCase, device: Span, host: Forecast, change: int, starts: OverheadTime | None
-) -> tuple[Span, float]:
+    basis: Basis, phase: Phase, device: Span, host: Forecast, change: int
+) -> tuple[Span, Forecast]:
     """The step, and its exposed host time.
 
     Ops are started alike in the groups and between them: where that changes, what is not known of
     one start is not known of any, so it adds up as it is.
     """
-    gaps_s = one.splits.center.gaps_s
-    if gaps_s is None or one.splits.enqueue_s is None:
+    splits = basis.cases[phase].splits
+    gaps_s = splits.center.gaps_s
+    enqueue = enqueue_time(splits, other_device=basis.other_rates is not None)
+    if gaps_s is None or enqueue is None:
         whole = together if change else added
-        return whole((device, host.span)), host.span.point
+        return whole((device, host.span)), host
     busy = added((device, Span.exactly(gaps_s)))
-    return hidden_host(busy, one.splits.enqueue_s, change, starts)
+    step, exposed = hidden_host(busy, enqueue, change, basis.kernels.overhead(phase, None))
+    return step, replace(host, span=exposed, basis="what enqueueing takes beyond the device's time")
 
 
 def _noise(case: PhaseCase) -> float:
