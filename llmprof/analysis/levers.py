@@ -1,6 +1,6 @@
 """Every switch that a run could flip, predicted and ranked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from llmprof.analysis.step_forecast import SplitCase
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.levers import Lever, Levers, NoLever
-from llmprof.schema.prediction import Interval, PhasePrediction, Prediction, SettingChange
+from llmprof.schema.prediction import Interval, PhasePrediction, SettingChange
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import (
     AttentionKind,
@@ -148,7 +148,7 @@ def _judge(base: BaseRun, switch: Switch) -> Lever | NoLever:
         return NoLever(change=change, label=switch.label, reason="no phase of it was measured")
     best = max(found.phases, key=lambda one: gains[one.phase].point)
     if gains[best.phase].point < 1 + MIN_GAIN:
-        reason = _why_not(base, switch, found)
+        reason = _why_not(base, switch, gains)
         return NoLever(change=change, label=switch.label, reason=reason)
     return _lever(switch, change, best, gains)
 
@@ -189,8 +189,11 @@ def _sentence(switch: Switch, best: PhasePrediction, gain: Interval) -> str:
     )
 
 
-def _why_not(base: BaseRun, switch: Switch, found: Prediction) -> str:
-    """The share of the step that the switch works on, where that is small; else that it does not pay."""
+def _why_not(base: BaseRun, switch: Switch, gains: Mapping[Phase, Interval]) -> str:
+    """The share of the step that the switch works on, where that is small; else that it does not pay.
+
+    `gains` are those of tokens per second: the step of a larger batch is a longer one.
+    """
     phase = Phase.DECODE if Phase.DECODE in base.cases else next(iter(base.cases))
     center = base.cases[phase].splits.center
     works_on_s = center.time_of(switch.works_on) if switch.works_on else center.host_s
@@ -202,9 +205,7 @@ def _why_not(base: BaseRun, switch: Switch, found: Prediction) -> str:
         )
     if share < 0.2:
         return f"{switch.what} takes {units.percent(share)} of a {phase.value} step"
-    predicted = next(one for one in found.phases if one.phase is phase)
-    assert predicted.speedup is not None
     return (
-        f"predicted {units.ratio(predicted.speedup.point)}: what {switch.what} would gain is lost "
-        "elsewhere in the step"
+        f"predicted {units.ratio(gains[phase].point)} {phase.value} tok/s: what {switch.what} would gain "
+        "is lost elsewhere in the step"
     )

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from llmprof.analysis.crossings import context_crossing, first_size
@@ -5,10 +7,12 @@ from llmprof.analysis.prediction_target import make_target
 from llmprof.analysis.report import build_report
 from llmprof.architectures.presets import preset_config
 from llmprof.costs.weight_layout import laid_out
+from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.levers import Levers
 from llmprof.schema.settings import RunConfig
 from tests.predicted_runs import a_base_run
-from tests.records import a_run_record
+from tests.records import a_run_record, model_phase
+from tests.step_plans import READ_BYTES_PER_S
 
 
 def _levers() -> Levers:
@@ -77,3 +81,19 @@ def test_work_with_stated_costs_has_no_levers() -> None:
 @pytest.mark.parametrize(("least", "found"), [(1, 1), (7, 7), (100, 100), (101, None)])
 def test_first_size(least: int, found: int | None) -> None:
     assert first_size(lambda size: size >= least, 100) == found
+
+
+def test_a_batch_that_does_not_help_is_told_by_its_tokens_not_by_its_longer_step() -> None:
+    """64 rows are beyond the ridge of 40: twice as many take twice as long, and give as many tok/s."""
+    phases = [model_phase(phase, batch=64, host_s=0.0) for phase in (Phase.PREFILL, Phase.DECODE)]
+    kv_s = 64 * 512 * 23_040 / READ_BYTES_PER_S
+    ops = [
+        replace(op, time_s=kv_s / 0.8) if op.group is OpGroup.ATTENTION else op
+        for op in phases[1].ops
+    ]
+    phases[1] = replace(phases[1], ops=tuple(ops))
+    levers = build_report(a_base_run(phases=phases)).levers
+    assert levers is not None
+    (reason,) = (one.reason for one in levers.unhelpful if one.label == "batch 128")
+    assert "x decode tok/s" in reason
+    assert float(reason.split()[1]) == pytest.approx(1.0, abs=0.05)
