@@ -40,7 +40,7 @@ def _amount(change: MetricChange) -> str:
 
 
 def _where(change: MetricChange, parts: Sequence[PartChange]) -> str:
-    """The part that moved most in the direction of the whole."""
+    """The part that moved most in the direction of the whole, and whether it is most of that."""
     assert change.ratio is not None
     phase = Phase(change.metric.name.partition(".")[0])
     sign = 1 if change.ratio.point > 1 else -1
@@ -48,8 +48,10 @@ def _where(change: MetricChange, parts: Sequence[PartChange]) -> str:
     largest = max(own, key=lambda part: sign * part.difference_s.point, default=None)
     if largest is None or sign * largest.difference_s.point <= 0:
         return ""
-    name = largest.part.value.replace("_", " ")
-    return f", most of it {name}: {units.signed_seconds(largest.difference_s.point)}"
+    name, moved_s = largest.part.value.replace("_", " "), largest.difference_s.point
+    step_s = sum(part.difference_s.point for part in own)
+    share = "most of it" if 2 * abs(moved_s) > abs(step_s) else "its largest part"
+    return f", {share} {name}: {units.signed_seconds(moved_s)}"
 
 
 def _shown(change: MetricChange) -> str:

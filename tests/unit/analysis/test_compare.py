@@ -2,9 +2,11 @@ import pytest
 
 from llmprof.analysis.comparable import why_not_comparable
 from llmprof.analysis.compare import compare_reports
+from llmprof.analysis.compare_headline import headline
 from llmprof.errors import NotComparableError
 from llmprof.schema.comparison import Basis, Change, Comparison, MetricChange
 from llmprof.schema.cost import Phase
+from llmprof.schema.measurement import Estimate
 from llmprof.schema.report import Report
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
@@ -186,3 +188,22 @@ def test_a_noise_floor_is_told_and_claims_nothing() -> None:
     change = change_of(comparison, "decode.tpot_s.p50")
     assert (change.noise_floor, change.change) == (0.023, Change.NOT_SHOWN)
     assert "launches differ by 2.3 % here" in comparison.headline
+
+
+def test_a_part_is_most_of_a_difference_only_where_it_is_more_than_half() -> None:
+    comparison = compare_reports([a_report()] * 4, [slower(1.5)] * 4)
+    (first, *others) = (one for one in comparison.parts if one.phase is Phase.DECODE)
+
+    def told(*differences_s: float) -> str:
+        changes = [
+            one.model_copy(update={"difference_s": estimate(difference_s)})
+            for one, difference_s in zip([first, *others], differences_s, strict=False)
+        ]
+        return headline(comparison.metrics, changes)
+
+    assert "most of it memory weights: +3" in told(3e-3, 1e-3, 1e-3)
+    assert "its largest part memory weights: +2" in told(2e-3, 1e-3, 1e-3)
+
+
+def estimate(value: float) -> Estimate:
+    return Estimate(point=value, low=value, high=value, confidence=0.0, num_samples=1)
