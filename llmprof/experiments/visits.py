@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from llmprof.schema.ceilings import CeilingReading
 from llmprof.schema.measurement import Caveat
-from llmprof.schema.run import Round, RunRecord
+from llmprof.schema.run import DeviceTelemetry, Round, RunRecord
 from llmprof.schema.settings import RunConfig
 
 
@@ -19,18 +19,28 @@ def visit_settings(config: RunConfig, visits: int) -> RunConfig:
 def joined(records: Sequence[RunRecord]) -> RunRecord:
     """One record with the rounds of all, their times counted from the start of the first.
 
-    What is recorded once per run (warm-up, counted steps, own cost) is the first one's.
+    What is recorded once per run (counted steps, own cost) is the first one's, but for what all of them
+    have part in: a warm-up that did not settle, the most memory, the CPU time of sensors.
     """
     first = records[0]
     if len(records) == 1:
         return first
+    partial = [one for one in records if one.status == "partial"]
     return first.model_copy(
         update={
             "rounds": _shifted([(one, one.rounds) for one in records], first),
             "grouped": _shifted([(one, one.grouped) for one in records], first),
             "caveats": _caveats(records),
-            "status": "complete" if all(r.status == "complete" for r in records) else "partial",
-            "status_reason": records[-1].status_reason,
+            "warmup": next((r.warmup for r in records if r.warmup.settled is False), first.warmup),
+            "own_cost": first.own_cost.model_copy(
+                update={"sampler_cpu_s": sum(r.own_cost.sampler_cpu_s for r in records)}
+            ),
+            "peak_memory_bytes": max(
+                (r.peak_memory_bytes for r in records if r.peak_memory_bytes is not None),
+                default=None,
+            ),
+            "status": "partial" if partial else "complete",
+            "status_reason": partial[0].status_reason if partial else None,
         }
     )
 
@@ -44,6 +54,16 @@ class _Shift:
     def reading(self, one: CeilingReading | None) -> CeilingReading | None:
         return one and one.model_copy(update={"time_s": one.time_s + self.seconds})
 
+    def telemetry(self, one: DeviceTelemetry | None) -> DeviceTelemetry | None:
+        return one and one.model_copy(
+            update={
+                "sm_clock_samples": tuple(
+                    sample.model_copy(update={"time_s": sample.time_s + self.seconds})
+                    for sample in one.sm_clock_samples
+                )
+            }
+        )
+
     def round(self, one: Round, index: int) -> Round:
         steps = tuple(
             step.model_copy(update={"start_s": step.start_s + self.seconds}) for step in one.steps
@@ -54,6 +74,7 @@ class _Shift:
                 "before": self.reading(one.before),
                 "after": self.reading(one.after),
                 "steps": steps,
+                "telemetry": self.telemetry(one.telemetry),
             }
         )
 

@@ -3,7 +3,10 @@ from datetime import timedelta
 import pytest
 
 from llmprof.analysis.rates import distinct_readings
+from llmprof.analysis.sm_clock import phase_clock_hz
 from llmprof.experiments.visits import joined, visit_settings
+from llmprof.schema.cost import Phase
+from llmprof.schema.run import ClockSample, DeviceTelemetry
 from llmprof.schema.settings import RunConfig
 from tests.records import a_run_record
 
@@ -39,3 +42,42 @@ def test_visits_that_give_other_tokens_are_told() -> None:
     first = a_run_record()
     other = first.model_copy(update={"output_sha256": "another"})
     assert [c.code for c in joined([first, other]).caveats] == ["outputs-differ"]
+
+
+def test_samples_of_the_clock_stay_beside_their_steps() -> None:
+    """A later visit's are found in its own steps, so its matmul ceiling is scaled as before."""
+    first = a_run_record(rounds=1)
+    (one,) = first.rounds
+    step = next(step for step in one.steps if step.shape.phase is Phase.DECODE)
+    samples = tuple(
+        ClockSample(time_s=step.start_s + share * step.duration_s, sm_clock_hz=1.5e9)
+        for share in (0.2, 0.5, 0.8)
+    )
+    timed = one.model_copy(update={"telemetry": DeviceTelemetry(sm_clock_samples=samples)})
+    later = first.model_copy(
+        update={"created": first.created + timedelta(seconds=1000), "rounds": (timed,)}
+    )
+    assert phase_clock_hz(timed, Phase.DECODE) == 1.5e9
+    assert phase_clock_hz(joined([first, later]).rounds[1], Phase.DECODE) == 1.5e9
+
+
+def test_what_all_visits_have_part_in_is_that_of_all() -> None:
+    """Sensors take 2 + 3 ms for the steps of both; the larger peak; the warm-up that did not settle."""
+    first, second = (
+        record.model_copy(
+            update={
+                "own_cost": record.own_cost.model_copy(update={"sampler_cpu_s": cpu_s}),
+                "peak_memory_bytes": peak_bytes,
+                "warmup": record.warmup.model_copy(update={"settled": settled}),
+            }
+        )
+        for record, cpu_s, peak_bytes, settled in (
+            (a_run_record(rounds=2), 0.002, 100, True),
+            (a_run_record(rounds=2, status="partial"), 0.003, 200, False),
+        )
+    )
+    whole = joined([second, first])
+    assert whole.own_cost.sampler_cpu_s == pytest.approx(0.005)
+    assert whole.peak_memory_bytes == 200
+    assert joined([first, second]).warmup.settled is whole.warmup.settled is False
+    assert (whole.status, whole.status_reason) == ("partial", "interrupted in round 3")
