@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from llmprof.analysis.fixed_cost import GroupFixedCost
+from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.op_roof import OpRoof, last_level_cache_bytes, op_roof
 from llmprof.analysis.phase_case import PhaseCase
 from llmprof.analysis.phases import step_time_s
@@ -96,7 +96,8 @@ def _judged(record: RunRecord, trace: Trace, timeline: OpTimeline) -> _Step | No
     if rates is None or cost is None or busy_s <= 0:
         return None
     cache_bytes = last_level_cache_bytes(record.environment, record.ceilings.bandwidth)
-    fixed_cost = GroupFixedCost.of(record.ceilings.fixed_cost, None)
+    replayed = in_graph(record.settings, sample.shape.phase)
+    fixed_cost = GroupFixedCost.of(record.ceilings.fixed_cost, None, in_graph=replayed)
     if rates.mean.alpha_s is not None:
         fixed_cost = replace(fixed_cost, alpha_s=rates.mean.alpha_s)
     return _Step(

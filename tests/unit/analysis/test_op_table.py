@@ -10,6 +10,7 @@ from llmprof.schema.ledger import Side
 from llmprof.schema.ops import OpEntry, PhaseOps
 from llmprof.schema.run import CountedOp, RunRecord
 from llmprof.schema.trace import OpTimeline, Trace, TraceClock, TracedOp
+from llmprof.store.settings_file import changed_settings
 from tests.records import QUIET, OpPlan, PhasePlan, a_run_record
 from tests.step_plans import ALPHA_S, MATMUL_FLOPS_PER_S, READ_BYTES_PER_S
 from tests.traces import traced
@@ -198,3 +199,18 @@ def test_on_a_device_the_wait_is_part_of_the_table() -> None:
     )
     (found,) = build_report(record.model_copy(update={"trace": trace})).ops
     assert found.host_wait_s == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("mode", "alpha_s"), [("eager", ALPHA_S), ("cuda_graph", 0.5e-6)])
+def test_a_graph_starts_ops_at_its_own_fixed_cost(mode: str, alpha_s: float) -> None:
+    """As the ledger of the phase has it."""
+    record = a_run_record([PLAN], noise=0.0, model=False)
+    fixed = record.ceilings.fixed_cost.model_copy(update={"graph_s": 0.5e-6})
+    record = record.model_copy(
+        update={
+            "settings": changed_settings(record.settings, [f"execution.mode={mode}"]),
+            "ceilings": record.ceilings.model_copy(update={"fixed_cost": fixed}),
+        }
+    )
+    found = table((PRODUCT, 5e-3), (SILU, 1e-3), record=record)
+    assert entry(found, "aten.mm").fixed_cost_s == pytest.approx(alpha_s)
