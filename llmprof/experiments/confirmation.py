@@ -1,7 +1,7 @@
 """Test the verdicts of a run: one thing is changed on purpose, steps with and without it take turns.
 
-What each verdict forecasts, and whether that held, is worked out in `analysis.confirmation` from the
-raw pairs that are recorded here.
+What each verdict forecasts, and whether that held, is worked out in `analysis.intervention_outcomes`
+from the raw pairs that are recorded here.
 """
 
 from collections.abc import Callable, Sequence

@@ -232,8 +232,8 @@ class CountedStep(Record):
 class Warmup(Record):
     rounds: NonNegativeInt
     settled: bool | None
-    """Two rounds in a row agreed in every phase; null where it was not tested, since the settings
-    gave the number of rounds."""
+    """The last of the warm-up rounds was hardly faster than the best one before it, in every phase; null
+    where it was not tested, since the settings gave the number of rounds."""
     step_s: tuple[NonNegativeFloat, ...] = ()
     """Decode (or only) step medians of the warm-up rounds."""
 
