@@ -187,7 +187,7 @@ def _on_another_device(change: GroupChange) -> Forecast:
         scale = fixed_s / split.fixed_cost_s if split.fixed_cost_s else 1.0
         point = split.time_s * scale
         return Forecast(
-            Span(point, point / 2, 2 * point), "scaled by the fixed cost of an op", False
+            Span.around(point, point / 2, 2 * point), "scaled by the fixed cost of an op", False
         )
     loss = max((split.time_s - split.fixed_cost_s) / before_s, 1.0)
     return Forecast(

@@ -117,24 +117,20 @@ def forecast_host(
     host_s = splits.center.host_s
     if other_device:
         return Forecast(
-            Span(host_s, min(host_s / 2, 2 * host_s), max(host_s / 2, 2 * host_s)),
+            Span.around(host_s, host_s / 2, 2 * host_s),
             "as long as here, or between half and twice as long",
             is_measured=False,
         )
     if not change:
         return Forecast(Span.exactly(host_s), "as it is")
-    starts = kernels.overhead(phase, None)
+    starts, how = kernels.overhead(phase, None), _STARTED_OTHERWISE[change]
     if starts is not None and kernels.knows_overheads_by_group(phase):
-        return Forecast(Span.around(*_as_the_skeleton(host_s, starts)), _STARTED_OTHERWISE[change])
+        return Forecast(Span.around(*_as_the_skeleton(host_s, starts)), how)
     if starts is not None:
         return Forecast(Span.exactly(host_s), "as it is: the step's saving is that of its ops")
     if change > 0:
-        return Forecast(
-            Span(host_s / 2, 0.0, host_s), f"{_STARTED_OTHERWISE[change]}, half assumed", False
-        )
-    return Forecast(
-        Span(2 * host_s, host_s, 4 * host_s), f"{_STARTED_OTHERWISE[change]}, twice assumed", False
-    )
+        return Forecast(Span.around(host_s / 2, 0.0, host_s), f"{how}, half assumed", False)
+    return Forecast(Span.around(2 * host_s, host_s, 4 * host_s), f"{how}, twice assumed", False)
 
 
 def enqueue_time(splits: PhaseSplits, *, other_device: bool) -> Span | None:
