@@ -4,7 +4,9 @@
     roof             alpha x ops + sum over its ops of max(memory, compute)
     loss             t - roof                          negative where it is: nothing is clipped
 
-What lies outside every group is not scaled: a sleeping host does not slow down with the memory.
+What lies outside every group is not scaled: a sleeping host does not slow down with the memory. Only
+where it alone would be longer than the clean step is all of the grouped step scaled alike: no group
+takes less than no time.
 """
 
 from collections import defaultdict
@@ -187,7 +189,10 @@ def split_step(
 ) -> StepSplit:
     """Split a clean step of `step_s` (`device_s` on the device's clock) by the grouped times."""
     inner_s = step_s if device_s is None else device_s
-    scale = (inner_s - grouped.outside_s) / grouped.inside_s
+    outside_s = grouped.outside_s
+    if outside_s >= inner_s:
+        outside_s *= inner_s / (outside_s + grouped.inside_s)
+    scale = (inner_s - outside_s) / grouped.inside_s
     groups = {
         group: GroupSplit(
             time_s=time_s * scale,
@@ -199,6 +204,6 @@ def split_step(
     return StepSplit(
         step_s=step_s,
         groups=groups,
-        host_s=grouped.outside_s if device_s is None else step_s - device_s,
-        gaps_s=None if device_s is None else grouped.outside_s,
+        host_s=outside_s if device_s is None else step_s - device_s,
+        gaps_s=None if device_s is None else outside_s,
     )

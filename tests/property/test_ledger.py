@@ -135,3 +135,9 @@ def test_the_order_in_the_file_does_not_matter(order: list[int]) -> None:
     )
     one, other = build_report(record), build_report(shuffled)
     assert (one.ledgers, one.verdicts, one.points) == (other.ledgers, other.verdicts, other.points)
+
+
+@given(splits())
+def test_no_group_takes_less_than_no_time(split: StepSplit) -> None:
+    """However much longer the grouped step is than the clean one."""
+    assert all(group.time_s >= 0 for group in split.groups.values())
