@@ -1,10 +1,15 @@
 """How a trace was served, in three lines of a terminal."""
 
+from typing import Final
+
 from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.text_layout import wrap_all
 from llmprof.schema.serving import CacheWaste, ServingMeasurement, Spread
+
+FEWEST_FOR_P99: Final = 100
+"""Requests."""
 
 
 def serving_lines(serving: ServingMeasurement | None, width: int) -> list[Text]:
@@ -31,7 +36,9 @@ def _latency(serving: ServingMeasurement) -> str:
         "end to end": serving.end_to_end_s,
     }
     parts = [_spread(name, spread) for name, spread in named.items() if spread is not None]
-    return f"{' · '.join(parts)} (median / p99)"
+    few = serving.num_requests - serving.num_rejected < FEWEST_FOR_P99
+    late = "p99, of fewer than 100 values the largest" if few else "p99"
+    return f"{' · '.join(parts)} (median / {late})"
 
 
 def _spread(name: str, spread: Spread) -> str:

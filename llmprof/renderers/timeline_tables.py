@@ -50,8 +50,8 @@ def serving_table(serving: ServingMeasurement | None) -> Table:
     known = [(name, spread) for name, spread in named if spread is not None]
     return Table(
         caption=(
-            "Latencies over the requests of a round, medians over rounds "
-            f"({shared_confidence(s.p50 for _, s in known)})"
+            "Latencies over the requests of a round, medians over rounds; of fewer than 100 values the "
+            f"largest is the 99th percentile ({shared_confidence(s.p50 for _, s in known)})"
         ),
         columns=("time", "median request", "interval", "99th percentile", "interval"),
         rows=tuple((name, *_spread_cells(spread)) for name, spread in known),

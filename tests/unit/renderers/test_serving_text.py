@@ -43,10 +43,15 @@ def test_three_lines() -> None:
         "SERVED 23 requests in 12.5 s · continuous batching, 7.25 of at most 8 at once · "
         "1.84 requests/s · 93.7 output tok/s",
         "queue 250 ms / 1.50 s · TTFT 800 ms / 2.10 s · TPOT 45.0 ms / 60.0 ms · "
-        "end to end 3.00 s / 9.00 s (median / p99)",
+        "end to end 3.00 s / 9.00 s (median / p99, of fewer than 100 values the largest)",
         "padding 0 % · KV 28.0 MiB of 32.0 MiB held at most, 3.4 % of it empty · 5 preemptions · "
         "1 rejected",
     ]
+
+
+def test_a_hundred_requests_have_a_99th_percentile() -> None:
+    many = SERVING.model_copy(update={"num_requests": 101})
+    assert "(median / p99)" in serving_lines(many, 200)[2].plain
 
 
 def test_lines_are_as_wide_as_the_terminal() -> None:
