@@ -164,7 +164,12 @@ FAMILIES: Final = {
             mlp_bias_flag=True,
             kv_heads="optional",
         ),
-        Family("mistral", ("MistralForCausalLM",), window="every_layer"),
+        Family(
+            "mistral",
+            ("MistralForCausalLM",),
+            window="every_layer",
+            defaults={"sliding_window": 4096},
+        ),
         Family("qwen2", ("Qwen2ForCausalLM",), attention_bias="qkv", window="switched"),
         Family(
             "qwen3",
@@ -286,7 +291,7 @@ FAMILIES: Final = {
             window_period=2,
             mlp="gpt_oss",
             renamed={"experts_per_token": "num_experts_per_tok"},
-            defaults={"attention_bias": True},
+            defaults={"attention_bias": True, "sliding_window": 128},
         ),
         Family(
             "falcon",

@@ -15,8 +15,9 @@ LINEAR: Final = "linear_attention"
 def windows(fields: Fields, family: Family, layers: int, positions: int) -> tuple[int | None, ...]:
     """The window of each layer in tokens; None: the layer sees the whole context.
 
-    A window that is null, zero or negative is off, and so is one as long as the context. In Qwen
-    models it is off unless switched on, and then holds from layer `max_window_layers` upwards.
+    A window that is null, zero or negative is off, and so is one as long as the context; where the
+    field is left out, the family's default holds. In Qwen models it is off unless switched on, and
+    then holds from layer `max_window_layers` upwards.
 
     Raises:
         InputError: a field is missing or malformed.
@@ -59,13 +60,14 @@ def stated_types(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _window(fields: Fields, family: Family, positions: int) -> int | None:
-    if family.window == "none" or not fields.has("sliding_window"):
+    key = "sliding_window"
+    switched = family.window == "switched"
+    if switched and not fields.flag("use_sliding_window", default=False):
         return None
-    window = fields.integer("sliding_window", limits.ANY_INTEGER)
-    switched_off = family.window == "switched" and not fields.flag(
-        "use_sliding_window", default=False
-    )
-    return window if 0 < window < positions and not switched_off else None
+    if family.window == "none" or (not fields.has(key) and (fields.states(key) or not switched)):
+        return None
+    window = fields.integer(key, limits.ANY_INTEGER)
+    return window if 0 < window < positions else None
 
 
 def _slides(
@@ -74,6 +76,11 @@ def _slides(
     if types:
         return tuple(kind == SLIDING for kind in types)
     match family.window:
+        case "switched" if family.mlp == "qwen":
+            raise CapabilityError(
+                f"{fields.where}: 'use_sliding_window' without 'layer_types' is not supported: which "
+                f"layers of a {family.model_type} model slide is not known"
+            )
         case "switched":
             first = fields.integer("max_window_layers", limits.ANY_INTEGER)
             return tuple(index >= first for index in range(layers))

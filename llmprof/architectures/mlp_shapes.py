@@ -6,6 +6,7 @@ from typing import Final
 from llmprof.architectures import limits
 from llmprof.architectures.attention_shapes import Basics
 from llmprof.architectures.fields import Fields
+from llmprof.errors import InputError
 from llmprof.schema.layers import AttentionShape, DenseMlp, ExpertMlp, MlpShape, SoftmaxAttention
 
 
@@ -40,7 +41,8 @@ def _gpt_oss(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape,
 def _qwen(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape, ...]:
     """Experts in every `decoder_sparse_step`-th layer that is not in `mlp_only_layers`."""
     inner = fields.integer("moe_intermediate_size", limits.INTERMEDIATE)
-    shared = _optional(fields, "shared_expert_intermediate_size", limits.INTERMEDIATE)
+    stated = _optional if basics.family.model_type == "qwen3_moe" else _stated
+    shared = stated(fields, "shared_expert_intermediate_size", limits.INTERMEDIATE)
     experts = _experts(fields, "num_experts", inner).model_copy(
         update={
             "shared_intermediate_size": shared,
@@ -50,23 +52,26 @@ def _qwen(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape, ..
     )
     step = _optional(fields, "decoder_sparse_step", limits.LAYERS) or 1
     dense_layers = _indices(fields, "mlp_only_layers")
-    return tuple(
+    shapes = tuple(
         dense if index in dense_layers or (index + 1) % step else experts
         for index in range(basics.layers)
     )
+    if dense in shapes:
+        fields.integer("intermediate_size", limits.INTERMEDIATE)  # may only be left out beside experts
+    return shapes
 
 
 def _deepseek(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape, ...]:
     """The first layers are dense; the shared experts are computed as one wide one."""
     inner = fields.integer("moe_intermediate_size", limits.INTERMEDIATE)
-    shared = _optional(fields, "n_shared_experts", limits.EXPERTS) * inner
+    shared = _stated(fields, "n_shared_experts", limits.EXPERTS) * inner
     experts = _experts(fields, "n_routed_experts", inner).model_copy(
         update={
             "shared_intermediate_size": shared,
             "router_correction": basics.family.model_type == "deepseek_v3",
         }
     )
-    first = _optional(fields, "first_k_dense_replace", limits.Limits(0, limits.LAYERS.high))
+    first = _stated(fields, "first_k_dense_replace", limits.Limits(0, limits.LAYERS.high))
     step = _optional(fields, "moe_layer_freq", limits.LAYERS) or 1
     return tuple(
         experts if index >= first and index % step == 0 else dense for index in range(basics.layers)
@@ -115,6 +120,13 @@ def _optional(fields: Fields, key: str, allowed: limits.Limits) -> int:
     if not fields.has(key) or fields.raw(key) == 0:
         return 0
     return fields.integer(key, allowed)
+
+
+def _stated(fields: Fields, key: str, allowed: limits.Limits) -> int:
+    """A size that may be null or zero, but not left out: what it is then differs by implementation."""
+    if not fields.states(key):
+        raise InputError(f"{fields.where}: the field '{key}' is missing (0: none)")
+    return _optional(fields, key, allowed)
 
 
 _BUILDERS: Final[Mapping[str, Callable[[Fields, Basics, DenseMlp], tuple[MlpShape, ...]]]] = {

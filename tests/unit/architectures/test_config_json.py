@@ -204,6 +204,97 @@ def test_a_window_that_starts_nowhere_is_not_guessed() -> None:
         parse(**QWEN2, use_sliding_window=True, sliding_window=64)
 
 
+def test_a_window_that_is_left_out_is_the_one_of_the_familys_configuration_class() -> None:
+    """transformers takes 4,096 for a Mistral, which only null switches off; 128 for gpt-oss."""
+    assert windows(**MISTRAL, max_position_embeddings=8192) == [4096, 4096]
+    assert windows(**MISTRAL, max_position_embeddings=8192, sliding_window=None) == [None, None]
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8}
+    gpt_oss = {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], **experts}
+    assert windows(**gpt_oss, max_position_embeddings=4096) == [128, None]
+
+
+def test_a_window_that_is_switched_on_without_a_size_is_not_guessed() -> None:
+    with pytest.raises(InputError, match="'sliding_window' is missing"):
+        parse(**QWEN2, use_sliding_window=True, max_window_layers=0)
+    assert windows(**QWEN2, use_sliding_window=True, sliding_window=None) == [None, None]
+
+
+QWEN2_MOE: dict[str, Any] = {
+    "model_type": "qwen2_moe",
+    "architectures": ["Qwen2MoeForCausalLM"],
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 24,
+}
+DEEPSEEK: dict[str, Any] = {
+    "model_type": "deepseek_v3",
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "q_lora_rank": None,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+}
+
+
+def test_which_layers_of_a_qwen_with_experts_slide_is_not_guessed() -> None:
+    """transformers alternates in one family and lets every layer of the other slide."""
+    on = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1}
+    with pytest.raises(CapabilityError, match="which layers of a qwen2_moe model slide"):
+        parse(**QWEN2_MOE, **on)
+    types = ["sliding_attention", "full_attention"]
+    assert windows(**QWEN2_MOE, **on, layer_types=types) == [64, None]
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (QWEN2_MOE, "shared_expert_intermediate_size"),
+        (QWEN2_MOE | {"mlp_only_layers": [0]}, "intermediate_size"),
+        (DEEPSEEK, "n_shared_experts"),
+        (DEEPSEEK, "first_k_dense_replace"),
+    ],
+)
+def test_sizes_of_experts_that_are_left_out_are_not_taken_for_none(
+    config: dict[str, Any], field: str
+) -> None:
+    """Their defaults are no zeros, and differ between transformers and the models' own code."""
+    assert parse(**config)
+    with pytest.raises(InputError, match=f"'{field}' is missing"):
+        parse(**(config | {field: ...}))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "architecture"),
+    [
+        ("llama4", "Llama4ForConditionalGeneration"),
+        ("mistral3", "Mistral3ForConditionalGeneration"),
+        ("llava", "LlavaForConditionalGeneration"),
+        ("qwen2_vl", "Qwen2VLForConditionalGeneration"),
+        ("jamba", "JambaForCausalLM"),
+        ("mamba2", "Mamba2ForCausalLM"),
+        ("bamba", "BambaForCausalLM"),
+        ("nemotron_h", "NemotronHForCausalLM"),
+        ("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
+        ("deepseek_v32", "DeepseekV32ForCausalLM"),
+        ("phimoe", "PhimoeForCausalLM"),
+        ("gemma", "GemmaForCausalLM"),
+    ],
+)
+def test_layers_that_are_not_known_are_refused_in_one_line(
+    model_type: str, architecture: str
+) -> None:
+    with pytest.raises(CapabilityError, match=f"'{model_type}' is not supported") as refused:
+        parse(model_type=model_type, architectures=[architecture])
+    assert "\n" not in refused.value.line()
+
+
 @pytest.mark.parametrize("model_type", ["smollm3", "glm4_moe", "kimi_k2", "llama4_text"])
 def test_an_unknown_family_is_never_guessed(model_type: str) -> None:
     with pytest.raises(CapabilityError) as refused:
