@@ -66,10 +66,11 @@ def _compressed(one: CheckpointQuantization, rows: int, columns: int) -> int:
     groups = _groups(one, columns)
     scales = _scales(one, rows, columns, groups) * _SCALE
     inputs = _SCALE if one.input_scales else 0
+    index = columns * _WORD if one.ordered else 0
     if not one.packed:
-        return rows * columns * one.bits // 8 + scales + inputs
+        return rows * columns + scales + inputs + index
     zeros = 0 if one.symmetric else _words(rows, one.bits) * groups
-    return _words(columns, one.bits) * rows + scales + zeros + inputs + _SHAPE_BYTES
+    return _words(columns, one.bits) * rows + scales + zeros + inputs + index + _SHAPE_BYTES
 
 
 def _fp8(one: CheckpointQuantization, rows: int, columns: int) -> int:

@@ -52,7 +52,7 @@ _LAYER: Final = re.compile(r"^(?:model\.)?(?:layers|h)\.(\d{1,4})\.(.+)$", re.AS
 _EXPERT: Final = re.compile(r"\bexperts\.(\d{1,5})\.", re.ASCII)
 _PART: Final = re.compile(
     r"[._](qweight|qzeros|scales|g_idx|weight_scale_inv|weight_scale|weight_packed|weight_shape"
-    r"|weight_zero_point|input_scale|blocks|SCB|weight_format)$"
+    r"|weight_zero_point|weight_g_idx|input_scale|blocks|SCB|weight_format)$"
     r"|\.weight\.(absmax|quant_map|nested_absmax|nested_quant_map|quant_state\.\w+)$",
     re.ASCII,
 )
@@ -86,13 +86,19 @@ def usual_name(name: str, family: str) -> StoredName:
 
 
 def module_names(usual: str, family: str) -> tuple[str, ...]:
-    """What a list of excluded modules may call a module: the usual name and the family's own."""
+    """What a list of excluded modules may call a module: the family's name, also within towers."""
+    name = _own_name(usual, family)
+    within = name.replace("model.", "model.language_model.", 1)
+    return name, within, f"language_model.{name}"
+
+
+def _own_name(usual: str, family: str) -> str:
     for own, ours in _MODULES.get(family, {}).items():
         if usual.endswith(f".{ours}"):
-            return usual, usual.removesuffix(ours) + own
+            return usual.removesuffix(ours) + own
         if f".{ours}." in usual:
-            return usual, usual.replace(f".{ours}.", f".{own}.")
-    return (usual,)
+            return usual.replace(f".{ours}.", f".{own}.")
+    return usual
 
 
 def _whole_name(name: str, family: str) -> str:

@@ -42,14 +42,13 @@ def paper_manifest(config: ModelConfig) -> WeightManifest:
         apart = [float_spec(name, shape, dtype) for name, shape in mtp.items()]
         plain = manifest_from_config(config, dtype)
         return plain.model_copy(update={"apart": (*apart, *_no_parameters(config, dtype))})
-    excluded = [_pattern(text) for text in packing.excluded]
+    excluded = [_pattern(text, anywhere=packing.method == "awq") for text in packing.excluded]
     family = find_family(config.model_type, config.name).model_type
 
     def spec(name: str, shape: tuple[int, ...]) -> TensorSpec:
         names = module_names(name.removesuffix(".weight"), family)
-        if _may_pack(packing, name, shape) and not any(
-            pattern.search(one) for pattern in excluded for one in names
-        ):
+        packs = _may_pack(packing, name, shape) and _is_included(packing, names[0])
+        if packs and not any(one.search(known) for one in excluded for known in names):
             return TensorSpec(
                 name=name,
                 shape=shape,
@@ -89,8 +88,16 @@ def _may_pack(packing: CheckpointQuantization, name: str, shape: tuple[int, ...]
     return whole_words or packing.method not in _WORD_METHODS
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _is_included(packing: CheckpointQuantization, name: str) -> bool:
+    """The list is of modules within a layer: it says nothing of the head."""
+    within = name.startswith(_IN_LAYERS) and packing.included
+    return not within or any(part in name for part in packing.included)
+
+
+def _pattern(text: str, *, anywhere: bool = False) -> re.Pattern[str]:
     """A part of a module's name, with `*` for anything, or after `re:` an expression.
+
+    `anywhere`: not whole parts between dots but any characters, as AutoAWQ and vLLM read AWQ's lists.
 
     Raises:
         CapabilityError: too long, or so nested that a match could take forever.
@@ -102,6 +109,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         if text.startswith("re:"):
             return re.compile(f"^(?:{expression})")
+        if anywhere:
+            return re.compile(re.escape(text))
         parts = (re.escape(part) for part in text.split("*"))
         return re.compile(rf"(?:^|\.){'.*'.join(parts)}(?:\.|$)")
     except re.error as error:

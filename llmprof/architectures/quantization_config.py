@@ -15,6 +15,9 @@ _KEYS: Final = ("quantization_config", "compression_config")
 _BITS: Final = limits.Limits(1, 16)
 _GROUP: Final = limits.Limits(-1, 65_536)
 _NF4_BLOCK: Final = 64
+_PACKED_LAYOUT: Final = "pack-quantized"
+_PLAIN_LAYOUTS: Final = ("int-quantized", "float-quantized", "naive-quantized")
+"""Of compressed-tensors: codes in words, and one code in a byte."""
 
 
 def parse_quantization(whole: Fields) -> CheckpointQuantization | None:
@@ -46,14 +49,44 @@ def _parse(fields: Fields) -> CheckpointQuantization:
 
 
 def _gptq(fields: Fields) -> CheckpointQuantization:
+    layout = fields.raw("checkpoint_format")
+    if layout not in (None, "gptq", "gptq_v2"):
+        raise CapabilityError(f"{fields.where}: the format '{str(layout)[:40]}' is not supported")
+    head = () if fields.flag("lm_head", default=False) else ("lm_head",)
     return CheckpointQuantization(
         method="gptq",
         number="int",
         bits=fields.integer("bits", _BITS),
         group_size=_group_size(fields, "group_size"),
         symmetric=fields.flag("sym", default=True),
-        excluded=("lm_head",) if not fields.flag("lm_head", default=False) else (),
+        excluded=(*head, *_left_out_by_rules(fields)),
+        included=_modules_in_block(fields),
     )
+
+
+def _left_out_by_rules(fields: Fields) -> tuple[str, ...]:
+    """GPTQModel's `dynamic`: expressions after `-:` leave modules out, others give them other settings."""
+    rules = fields.mapping("dynamic") if fields.has("dynamic") else {}
+    for rule, settings in rules.items():
+        if not rule.startswith("-:") and settings:
+            raise CapabilityError(
+                f"{fields.where}: 'dynamic' gives modules that match {rule[:60]!r} settings of their "
+                "own, which is not supported"
+            )
+    return tuple(f"re:{rule.removeprefix('-:')}" for rule in rules if rule.startswith("-:"))
+
+
+def _modules_in_block(fields: Fields) -> tuple[str, ...]:
+    """Parts of the names of what is packed, in lists by turn or in one; none: every projection."""
+    key = "modules_in_block_to_quantize"
+    value = fields.raw(key) or ()
+    if not isinstance(value, list | tuple):
+        fields.wrong(key, "expected a list of texts, or of lists of them")
+    turns = [one if isinstance(one, list) else [one] for one in value]
+    found = [name for turn in turns for name in turn]
+    if not all(isinstance(name, str) for name in found):
+        fields.wrong(key, "expected a list of texts, or of lists of them")
+    return tuple(found)
 
 
 def _awq(fields: Fields) -> CheckpointQuantization:
@@ -81,7 +114,11 @@ def _fp8(fields: Fields) -> CheckpointQuantization:
         block=None if rows is None or columns is None else (rows, columns),
         per_tensor=block is None,
         input_scales=scheme == "static",
-        excluded=("lm_head", *_names(fields, "modules_to_not_convert")),
+        excluded=(
+            "lm_head",
+            *_names(fields, "modules_to_not_convert"),
+            *_names(fields, "ignored_layers"),  # as AutoFP8 spells it
+        ),
     )
 
 
@@ -119,11 +156,12 @@ def _compressed(fields: Fields) -> CheckpointQuantization:
     if _names(group, "targets") not in ((), ("Linear",)):
         raise CapabilityError(f"{group.where}: targets other than Linear are not supported")
     scheme = group.nested("weights")
-    strategy = scheme.text("strategy") if scheme.has("strategy") else "tensor"
     number, bits = scheme.text("type"), scheme.integer("num_bits", _BITS)
     if (number, bits) not in (("int", 4), ("int", 8), ("float", 8)):
         raise CapabilityError(f"{scheme.where}: weights of {bits} bits {number} are not supported")
-    layout = group if group.has("format") else fields
+    layout = (group if group.has("format") else fields).text("format")
+    _check_layout(fields, layout)
+    strategy = scheme.text("strategy") if scheme.has("strategy") else _strategy(scheme)
     inputs = group.raw("input_activations")
     static = isinstance(inputs, Mapping) and inputs.get("dynamic") is False
     return CheckpointQuantization(
@@ -132,12 +170,30 @@ def _compressed(fields: Fields) -> CheckpointQuantization:
         bits=bits,
         group_size=_group_size(scheme, "group_size") if strategy == "group" else None,
         block=_pair(scheme, "block_structure") if strategy == "block" else None,
-        packed=layout.text("format") == "pack-quantized",
+        packed=layout == _PACKED_LAYOUT,
         per_tensor=strategy == "tensor",
         symmetric=scheme.flag("symmetric", default=True),
         input_scales=static,
+        ordered=scheme.raw("actorder") == "group",
         excluded=_names(fields, "ignore"),
     )
+
+
+def _check_layout(fields: Fields, layout: str) -> None:
+    """Raises CapabilityError for a storage of other bytes: sparse, or made for one kernel."""
+    if layout not in (_PACKED_LAYOUT, *_PLAIN_LAYOUTS):
+        raise CapabilityError(f"{fields.where}: the format '{layout[:40]}' is not supported")
+    sparsity = fields.raw("sparsity_config")
+    kept = sparsity.get("format", "dense") if isinstance(sparsity, Mapping) else "dense"
+    if kept != "dense":
+        raise CapabilityError(f"{fields.where}: sparse weights ({str(kept)[:40]}) are not supported")
+
+
+def _strategy(scheme: Fields) -> str:
+    """Of a scheme that names none: what its group size says."""
+    if not scheme.has("group_size"):
+        return "tensor"
+    return "channel" if _group_size(scheme, "group_size") is None else "group"
 
 
 def _group_size(fields: Fields, key: str) -> int | None:

@@ -27,5 +27,9 @@ class CheckpointQuantization(Record):
     """bitsandbytes: the scales themselves in 8 bits."""
     input_scales: bool = False
     """A stored scale of the activations (static quantization)."""
+    ordered: bool = False
+    """compressed-tensors: the group of each column is stored, since groups are no neighbours."""
     excluded: tuple[str, ...] = ()
     """Modules left in floats, as the file names them: a part of a name, `*` patterns or `re:` expressions."""
+    included: tuple[str, ...] = ()
+    """Parts of the names of the only modules that are packed (gptq); empty: every projection."""

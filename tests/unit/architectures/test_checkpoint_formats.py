@@ -126,6 +126,118 @@ def test_patterns_that_could_take_forever_are_refused(pattern: str) -> None:
         paper_manifest(quantized({"quantization_config": excluded}))
 
 
+def floats(packing: dict[str, object], **config: object) -> set[str]:
+    """Modules of the first layer, and the head, that such a checkpoint keeps in bf16."""
+    manifest = paper_manifest(quantized({"quantization_config": packing, **config}))
+    names = [one.name for one in manifest.tensors if one.stored_dtype == "bf16"]
+    kept = [name.removesuffix(".weight") for name in names if "norm" not in name]
+    return {name.rpartition(".")[2] for name in kept if ".1." not in name} - {"embed_tokens"}
+
+
+ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
+
+
+def test_rules_of_gptqmodel_leave_modules_out() -> None:
+    """`-:` and an expression for a module's whole name, from its start."""
+    assert floats(GPTQ) == {"lm_head"}
+    assert floats(GPTQ | {"dynamic": {"-:.*attn.*": {}}}) == {"lm_head", *ATTENTION}
+    within = {"dynamic": {r"-:^model\.language_model\.layers\.0\.mlp": {}}}
+    assert floats(GPTQ | within) == {"lm_head", "gate_proj", "up_proj", "down_proj"}
+    with pytest.raises(CapabilityError, match="settings of their own"):
+        quantized({"quantization_config": GPTQ | {"dynamic": {"+:.*down.*": {"bits": 8}}}})
+
+
+@pytest.mark.parametrize("spelling", [["mlp.up_proj", "mlp.gate_proj"], [["mlp.up_proj"], ["mlp.gate_proj"]]])
+def test_a_list_of_what_is_packed_leaves_the_rest_in_floats(spelling: list[object]) -> None:
+    listed = {"modules_in_block_to_quantize": spelling}
+    assert floats(GPTQ | listed) == {"lm_head", "down_proj", *ATTENTION}
+    with pytest.raises(InputError, match="modules_in_block_to_quantize"):
+        quantized({"quantization_config": GPTQ | {"modules_in_block_to_quantize": [[3]]}})
+
+
+def test_layers_that_autofp8_ignored() -> None:
+    fp8 = {"quant_method": "fp8", "activation_scheme": "static"}
+    assert floats(fp8) == {"lm_head"}
+    ignored = {"ignored_layers": ["lm_head", "model.layers.0.self_attn.o_proj"]}
+    assert floats(fp8 | ignored) == {"lm_head", "o_proj"}
+
+
+def test_awq_lists_parts_of_names() -> None:
+    """With a dot at the end, as some lists have it; a gate is no gate_proj of Mixtral's experts."""
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 32}
+    assert floats(awq | {"modules_to_not_convert": ["layers.0.self_attn."]}) == {
+        "lm_head",
+        *ATTENTION,
+    }
+    mixtral = {
+        "model_type": "mixtral",
+        "architectures": ["MixtralForCausalLM"],
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    }
+    found = floats(awq | {"modules_to_not_convert": ["gate"]}, **mixtral)
+    assert found == {"lm_head", "router"}
+
+
+def test_names_within_a_model_with_towers() -> None:
+    fp8 = {"quant_method": "fp8", "weight_block_size": [16, 16]}
+    for prefix in ("model.language_model.", "language_model.model."):
+        excluded = {"modules_to_not_convert": [f"{prefix}layers.0.self_attn.k_proj"]}
+        assert floats(fp8 | excluded) == {"lm_head", "k_proj"}
+
+
+def compressed(fmt: str, **weights: object) -> dict[str, object]:
+    scheme = {"num_bits": 4, "type": "int", "symmetric": True} | weights
+    group = {"targets": ["Linear"], "weights": scheme}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": fmt,
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head"],
+    }
+
+
+def up_proj_bytes(packing: dict[str, object]) -> int:
+    """Of the matrix [64, 32]: 2,048 weights."""
+    manifest = paper_manifest(quantized({"quantization_config": packing}))
+    name = "model.layers.0.mlp.up_proj.weight"
+    return next(one.stored_bytes for one in manifest.tensors if one.name == name)
+
+
+def test_what_compressed_tensors_stores_of_a_matrix() -> None:
+    shape = 16  # two int64
+    grouped = compressed("pack-quantized", strategy="group", group_size=16)
+    assert up_proj_bytes(grouped) == 1024 + 2 * 64 * 2 + shape
+    # a scheme without a strategy is what its group size says; -1 is a scale for each row
+    assert up_proj_bytes(compressed("pack-quantized", group_size=16)) == 1024 + 256 + shape
+    assert up_proj_bytes(compressed("pack-quantized", group_size=-1)) == 1024 + 128 + shape
+    assert up_proj_bytes(compressed("pack-quantized")) == 1024 + 2 + shape
+    # groups that are ordered by activation are stored: an int32 for each column
+    ordered = compressed("pack-quantized", strategy="group", group_size=16, actorder="group")
+    assert up_proj_bytes(ordered) == 1024 + 256 + shape + 4 * 32
+    # codes that are not packed take a byte each, however few bits they have
+    assert up_proj_bytes(compressed("int-quantized", strategy="channel")) == 2048 + 128
+
+
+@pytest.mark.parametrize("fmt", ["marlin-24", "nvfp4-pack-quantized", "dense"])
+def test_storage_of_other_bytes_is_refused(fmt: str) -> None:
+    with pytest.raises(CapabilityError, match=f"'{fmt}' is not supported"):
+        quantized({"quantization_config": compressed(fmt)})
+
+
+def test_sparse_weights_are_refused() -> None:
+    packing = compressed("pack-quantized") | {"sparsity_config": {"format": "sparse-24-bitmask"}}
+    with pytest.raises(CapabilityError, match="sparse weights"):
+        quantized({"quantization_config": packing})
+    dense = compressed("pack-quantized") | {"sparsity_config": {"format": "dense"}}
+    assert up_proj_bytes(dense) == up_proj_bytes(compressed("pack-quantized"))
+
+
+def test_gptq_in_the_layout_of_one_kernel_is_refused() -> None:
+    with pytest.raises(CapabilityError, match="'marlin' is not supported"):
+        quantized({"quantization_config": GPTQ | {"checkpoint_format": "marlin"}})
+
+
 def stored(name: str, shape: tuple[int, ...], dtype: str, size: int) -> StoredTensor:
     return StoredTensor(name, shape, dtype, 0, size)
 
