@@ -10,8 +10,14 @@ from llmprof.schema.model import ModelConfig, TensorSpec, WeightManifest
 from llmprof.schema.settings import Quantization, WeightsSettings
 
 _DEQUANTIZED: Final = "bf16"
-_FLOATS: Final = (".mlp.router.weight", ".mlp.shared_expert_gate.weight")
-"""Small: a router decides by small margins which experts a token passes, and the gate of a shared
+_FLOATS: Final = (
+    ".bias",
+    ".conv1d.weight",
+    ".mlp.router.weight",
+    ".mlp.shared_expert_gate.weight",
+)
+"""Small: biases (of experts, they have two dimensions) and the few taps of a convolution; a router
+decides by small margins which experts a token passes, and the gate of a shared
 expert is one row that scales all of its output."""
 _DEFAULT_GROUP: Final = 32
 """Loses little: with one scale per channel, int8 changes every 16th most probable token of the demo
@@ -44,8 +50,8 @@ def format_of(
 ) -> WeightFormat:
     """How the engine keeps a tensor.
 
-    Norms, biases, routers and the gates of shared experts stay floats. The head decides by small
-    margins which token wins, and where they are tied the embedding is the head: with int4 and fp8 both
+    Norms, biases, convolutions, routers and the gates of shared experts stay floats. The head decides by
+    small margins which token wins, and where they are tied the embedding is the head: with int4 and fp8 both
     are kept in int8, in groups of 32, which takes as many bytes as fp8 and rounds a quarter as much.
 
     Raises:

@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 
 from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.presets import preset_config
 from llmprof.costs.weight_layout import laid_out
 from llmprof.errors import CapabilityError
 from llmprof.schema.model import ModelConfig
@@ -65,6 +66,33 @@ def test_groups_are_as_large_as_asked_for_and_of_32_by_default() -> None:
     tensors = stored(MODEL, Quantization.INT8, 64)
     assert tensors["gate_proj"] == ("int8_g64", 96 * (64 + 2))
     assert tensors["lm_head"] == ("int8_g64", 10 * (64 + 2))
+
+
+def laid_out_preset(name: str, quantization: Quantization) -> dict[str, tuple[str, int]]:
+    """Of its first layer: module -> format and bytes."""
+    weights = WeightsSettings(quantization=quantization)
+    tensors = laid_out(preset_config(name), weights, "bf16").tensors
+    first = [one for one in tensors if one.name.startswith("model.layers.0.")]
+    return {
+        one.name.removeprefix("model.layers.0."): (one.stored_dtype, one.stored_bytes)
+        for one in first
+    }
+
+
+def test_biases_of_experts_stay_floats_though_they_have_two_dimensions() -> None:
+    """gpt-oss-20b: 32 experts with 2 x 2,880 gates and ups, and 2,880 outputs."""
+    tensors = laid_out_preset("gpt-oss-20b", Quantization.INT8)
+    assert tensors["mlp.experts.gate_up_proj.bias"] == ("bf16", 2 * 32 * 5760)
+    assert tensors["mlp.experts.down_proj.bias"] == ("bf16", 2 * 32 * 2880)
+    assert tensors["mlp.experts.down_proj.weight"] == ("int8_g32", 32 * 2880 * 2880 // 32 * 34)
+
+
+@pytest.mark.parametrize("quantization", [Quantization.INT8, Quantization.INT4, Quantization.FP8])
+def test_convolutions_stay_floats(quantization: Quantization) -> None:
+    """Qwen3-Next: 8,192 channels with 4 taps each, which no group of 32 divides."""
+    tensors = laid_out_preset("qwen3-next-80b-a3b", quantization)
+    assert tensors["linear_attn.conv1d.weight"] == ("bf16", 2 * 8192 * 4)
+    assert tensors["linear_attn.in_proj_qkvz.weight"][0].startswith(quantization.value)
 
 
 def test_a_matrix_that_cannot_be_packed_is_refused_by_name() -> None:
