@@ -200,6 +200,7 @@ class Engine:
             num_seats=num_seats,
             max_tokens=max_tokens,
             bytes_per_token=self.kv_bytes_per_token,
+            scratch=bool(self.runner.row_buckets),
         )
 
     @torch.inference_mode()
@@ -211,7 +212,6 @@ class Engine:
             kv_dtype=self.kv_dtype,
             dtype=self.dtype.torch,
             device=self.device,
-            scratch=bool(self.runner.row_buckets),
         )
 
     @torch.inference_mode()

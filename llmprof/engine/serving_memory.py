@@ -1,5 +1,7 @@
 """What serving a trace will hold, asked before anything is loaded."""
 
+from collections.abc import Iterator
+
 from llmprof.costs.cache_access import kv_access
 from llmprof.costs.kv_cache import kv_bytes_per_token
 from llmprof.costs.largest_step import chunked_prefill
@@ -8,11 +10,11 @@ from llmprof.costs.options import CostOptions, options_from
 from llmprof.costs.row_buckets import buckets_of
 from llmprof.costs.tensor_parallel import shard_of
 from llmprof.costs.weight_layout import laid_out
-from llmprof.engine.kv_cache import plan_pool, stored_dtype
+from llmprof.engine.kv_cache import PoolPlan, plan_pool, stored_dtype
 from llmprof.engine.request_trace import Request, longest_sequence, make_trace
 from llmprof.schema.cost import Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
-from llmprof.schema.settings import AttentionKind, BatchingPolicy, RunConfig
+from llmprof.schema.settings import AttentionKind, BatchingPolicy, KvLayout, RunConfig
 
 
 def cost_options_on_paper(model: ModelConfig, config: RunConfig, dtype: str) -> CostOptions:
@@ -49,24 +51,41 @@ def serving_memory(model: ModelConfig, config: RunConfig, dtype: str) -> MemoryN
         num_seats=min(config.batching.max_sequences, len(trace)),
         max_tokens=longest_sequence(trace),
         bytes_per_token=token_bytes,
+        scratch=bool(options.row_buckets),
     )
     return MemoryNeed(
         weight_bytes=laid_out(
             shard_of(model, config.parallel.tensor), config.weights, dtype
         ).stored_bytes,
-        kv_bytes=plan.num_blocks * plan.block_tokens * token_bytes,
-        activation_bytes=peak_activation_bytes(model, _largest_step(config, trace), options),
+        kv_bytes=plan.stored_blocks * plan.block_tokens * token_bytes,
+        activation_bytes=max(
+            peak_activation_bytes(model, step, options)
+            for step in _largest_steps(config, trace, plan)
+        ),
     )
 
 
-def _largest_step(config: RunConfig, trace: tuple[Request, ...]) -> StepShape:
-    """A full batch of prompts that starts together, or one that fills a step of a longer sequence."""
-    seats = min(config.batching.max_sequences, len(trace))
-    longest = longest_sequence(trace)
+def _largest_steps(
+    config: RunConfig, trace: tuple[Request, ...], plan: PoolPlan
+) -> Iterator[StepShape]:
+    """The largest prefill, and the decode step of as many at their longest as the store holds.
+
+    A full batch of prompts starts together, or one fills a step of a longer sequence. Decoding is the
+    larger of both where attention gathers what is cached, or without a cache computes it again.
+    """
+    seats, longest = plan.num_seats, plan.max_tokens
+    cached = config.kv_cache.layout is not KvLayout.NONE
     if config.batching.policy is not BatchingPolicy.STATIC:
-        return chunked_prefill(
-            sequences=seats, tokens=longest, max_step_tokens=config.batching.max_step_tokens
-        )
-    prompt = max(request.prompt_tokens for request in trace)
-    largest = SequenceShape(count=seats, new_tokens=prompt, cached_tokens=0)
-    return StepShape(phase=Phase.PREFILL, sequences=(largest,), logit_rows=seats)
+        most = config.batching.max_step_tokens
+        yield chunked_prefill(sequences=seats, tokens=longest, max_step_tokens=most)
+    else:
+        prompt = max(request.prompt_tokens for request in trace)
+        yield _step(Phase.PREFILL, seats, prompt if cached else longest, 0)
+    if cached:
+        held = plan.num_blocks * plan.block_tokens // longest
+        yield _step(Phase.DECODE, max(1, min(seats, held)), 1, longest - 1)
+
+
+def _step(phase: Phase, sequences: int, new_tokens: int, cached_tokens: int) -> StepShape:
+    alike = SequenceShape(count=sequences, new_tokens=new_tokens, cached_tokens=cached_tokens)
+    return StepShape(phase=phase, sequences=(alike,), logit_rows=sequences)

@@ -21,9 +21,8 @@ def make_cache(
     kv_dtype: str,
     dtype: torch.dtype,
     device: str,
-    scratch: bool = False,
 ) -> KvCache:
-    """The store of a plan, or nothing where the plan has no block; `scratch` as in `KvPool`."""
+    """The store of a plan, or nothing where the plan has no block."""
     if not plan.num_blocks:
         return NoCache()
     return KvPool(
@@ -33,5 +32,5 @@ def make_cache(
         kv_dtype=kv_dtype,
         dtype=dtype,
         device=device,
-        scratch=scratch,
+        scratch=plan.scratch,
     )

@@ -17,6 +17,13 @@ class PoolPlan:
     """Of the longest sequence."""
     num_blocks: int
     block_tokens: int
+    scratch: bool = False
+    """One block more, which no sequence holds: rows that pad a recorded step write there."""
+
+    @property
+    def stored_blocks(self) -> int:
+        """With the one that no sequence holds."""
+        return self.num_blocks + (self.scratch and self.num_blocks > 0)
 
     @property
     def blocks_per_seat(self) -> int:
@@ -25,7 +32,12 @@ class PoolPlan:
 
 
 def plan_pool(
-    settings: KvCacheSettings, *, num_seats: int, max_tokens: int, bytes_per_token: float
+    settings: KvCacheSettings,
+    *,
+    num_seats: int,
+    max_tokens: int,
+    bytes_per_token: float,
+    scratch: bool = False,
 ) -> PoolPlan:
     """Room for every seat at its longest, or as much of it as `kv_cache.memory_bytes` holds.
 
@@ -34,6 +46,7 @@ def plan_pool(
         num_seats: sequences at once.
         max_tokens: of the longest sequence; a contiguous layout reserves so many for each.
         bytes_per_token: of one sequence, all layers.
+        scratch: see `PoolPlan`; the budget holds that block too.
 
     Raises:
         CapabilityError: the budget does not hold a single block.
@@ -44,16 +57,17 @@ def plan_pool(
     block_tokens = settings.block_tokens if paged else max_tokens
     wanted = num_seats * -(-max_tokens // block_tokens)
     if settings.memory_bytes is None:
-        return PoolPlan(num_seats, max_tokens, wanted, block_tokens)
+        return PoolPlan(num_seats, max_tokens, wanted, block_tokens, scratch)
     block_bytes = block_tokens * bytes_per_token
-    affordable = int(settings.memory_bytes // block_bytes)
-    if not affordable:
+    affordable = int(settings.memory_bytes // block_bytes) - scratch
+    if affordable < 1:
         raise CapabilityError(
             f"kv_cache.memory_bytes is {byte_count(settings.memory_bytes)}, less than one "
-            f"{'block' if paged else 'sequence'} of {block_tokens} tokens, {byte_count(block_bytes)}",
+            f"{'block' if paged else 'sequence'} of {block_tokens} tokens, {byte_count(block_bytes)}"
+            + (", and another one that padded rows write to" if scratch else ""),
             remedy="Raise kv_cache.memory_bytes, or shorten the sequences",
         )
-    return PoolPlan(num_seats, max_tokens, min(wanted, affordable), block_tokens)
+    return PoolPlan(num_seats, max_tokens, min(wanted, affordable), block_tokens, scratch)
 
 
 def require_whole_batch(plan: PoolPlan, *, bytes_per_token: float) -> None:

@@ -58,6 +58,53 @@ def test_serving_reserves_a_store_and_computes_at_most_a_step() -> None:
     assert limited.kv_bytes == 2**30
 
 
+@pytest.mark.parametrize(("layout", "tokens"), [("paged", 16), ("contiguous", 639)])
+def test_rows_that_pad_a_graph_have_a_block_of_their_own(layout: str, tokens: int) -> None:
+    """As long as every other one: of a contiguous cache that is a whole sequence more."""
+    groups: dict[str, dict[str, object]] = {
+        "workload": {"batch": 64, "prompt_tokens": 512, "output_tokens": 128},
+        "batching": {"policy": "continuous", "max_sequences": 16, "max_step_tokens": 256},
+    }
+    eager, graphs = (
+        settings(kv_cache={"layout": layout}, execution={"mode": mode}, **groups)
+        for mode in ("eager", "cuda_graph")
+    )
+    needs = [predicted_memory(LLAMA_3_1_8B, config, "bf16").kv_bytes for config in (eager, graphs)]
+    assert needs[1] - needs[0] == tokens * 131_072
+
+
+def test_served_sequences_are_gathered_where_attention_needs_a_plain_array() -> None:
+    """64 sequences of 4,095 tokens decode with standard attention: 4,096 tokens of each are copied out
+    of their blocks, beside two score buffers of whole 2^18 numbers, and queries, keys, values and
+    outputs with the parts that are put together."""
+    config = settings(
+        attention={"kind": "standard"},
+        kv_cache={"layout": "paged"},
+        workload={"batch": 64, "prompt_tokens": 4000, "output_tokens": 96},
+        batching={"policy": "continuous", "max_sequences": 64, "max_step_tokens": 256},
+    )
+    need = predicted_memory(LLAMA_3_1_8B, config, "bf16")
+    gathered = 64 * 4096 * 2 * 1024 * 2
+    scores = 2 * 2 * 32 * 2**18  # 32 heads x 64 x 4,095 are 8,386,560 numbers, 8,388,608 with room
+    of_tokens = 64 * 2 * (4096 + 2 * 128 + 4096 + 2 * 1024 + 4096 + 2 * 4096)
+    assert need.activation_bytes == gathered + scores + of_tokens
+
+
+def test_a_served_batch_without_a_cache_computes_its_longest_context_in_the_end() -> None:
+    """Of two requests at once 100 prompt tokens and 20 of output, the last of which is never read."""
+    config = settings(
+        kv_cache={"layout": "none"},
+        workload={
+            "kind": "trace",
+            "requests": 3,
+            "lengths": {"prompt": {"mean": 100}, "output": {"mean": 20}},
+        },
+        batching={"policy": "static", "max_sequences": 2},
+    )
+    need = predicted_memory(LLAMA_3_1_8B, config, "bf16")
+    assert need.activation_bytes == 2 * 119 * 2 * NUMBERS
+
+
 def test_a_padded_batch_is_prefilled_at_once() -> None:
     config = settings(
         workload={

@@ -9,10 +9,16 @@ from llmprof.schema.settings import KvCacheSettings
 TOKEN_BYTES = 1000.0
 
 
-def planned(num_seats: int = 4, max_tokens: int = 100, **kv: Any) -> PoolPlan:
+def planned(
+    num_seats: int = 4, max_tokens: int = 100, *, scratch: bool = False, **kv: Any
+) -> PoolPlan:
     settings = KvCacheSettings.model_validate(kv)
     return plan_pool(
-        settings, num_seats=num_seats, max_tokens=max_tokens, bytes_per_token=TOKEN_BYTES
+        settings,
+        num_seats=num_seats,
+        max_tokens=max_tokens,
+        bytes_per_token=TOKEN_BYTES,
+        scratch=scratch,
     )
 
 
@@ -48,3 +54,13 @@ def test_a_batch_that_starts_together_needs_all_of_its_room() -> None:
             planned(layout="paged", memory_bytes=27 * 16_000), bytes_per_token=TOKEN_BYTES
         )
     require_whole_batch(planned(layout="none"), bytes_per_token=0.0)
+
+
+@pytest.mark.parametrize(("layout", "block"), [("paged", 16_000), ("contiguous", 100_000)])
+def test_the_block_that_padding_writes_to_is_in_the_budget(layout: str, block: int) -> None:
+    plan = planned(layout=layout, memory_bytes=3 * block, scratch=True)
+    assert (plan.num_blocks, plan.stored_blocks) == (2, 3)
+    with pytest.raises(CapabilityError, match="padded rows"):
+        planned(layout=layout, memory_bytes=2 * block - 1, scratch=True)
+    assert planned(layout="none", scratch=True).stored_blocks == 0
+    assert planned(layout=layout).stored_blocks == planned(layout=layout).num_blocks
