@@ -1,5 +1,6 @@
 """Tier A: a step from ceilings and the model alone. Nobody has run it, so its kernels are assumed."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from llmprof.analysis.cached_roofs import attention_s, host_s, product_s
@@ -26,8 +27,10 @@ from llmprof.analysis.prediction_target import (
 from llmprof.analysis.spans import Span, added, ratio_of
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
+from llmprof.architectures.manifest import FLOAT_BYTES
 from llmprof.costs.fusion import fused_rows_of
 from llmprof.costs.weight_layout import float_dtype, laid_out
+from llmprof.planning.inspection import model_caveats
 from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost
 from llmprof.schema.model import ModelConfig, WeightManifest
@@ -38,7 +41,7 @@ from llmprof.schema.prediction import (
     Prediction,
     Tier,
 )
-from llmprof.schema.settings import RunConfig, WeightDtype
+from llmprof.schema.settings import Quantization, RunConfig, WeightDtype, WeightSource
 from llmprof.units import number_of, percent, seconds
 
 _ASSUMPTIONS: Final = (
@@ -85,8 +88,12 @@ def paper_target(
     )
 
 
-def predict_on_paper(target: Target, device: PaperDevice) -> Prediction:
+def predict_on_paper(
+    target: Target, device: PaperDevice, *, stored: WeightManifest | None = None
+) -> Prediction:
     """A model that was never run, on a device that is known by its ceilings or its datasheet.
+
+    `stored`: how its files hold the weights, where that is known.
 
     Raises:
         InputError: nothing is known of reading, or of matmuls in the model's dtype.
@@ -105,9 +112,26 @@ def predict_on_paper(target: Target, device: PaperDevice) -> Prediction:
         capacity=capacity,
         phases=phases,
         benchmarks=KernelBenchmarks(),
-        assumptions=_ASSUMPTIONS if device.sheet is None else (*_ASSUMPTIONS, *_FROM_A_DATASHEET),
-        caveats=tuple(capacity_caveats(target, capacity)),
+        assumptions=(
+            *_ASSUMPTIONS,
+            *(() if device.sheet is None else _FROM_A_DATASHEET),
+            *_unpacked(stored, target),
+        ),
+        caveats=(*capacity_caveats(target, capacity), *model_caveats(target.model)),
     )
+
+
+def _unpacked(stored: WeightManifest | None, target: Target) -> Iterator[str]:
+    """Where the files take fewer bytes than what is predicted."""
+    packed = {} if stored is None else {one.stored_dtype: None for one in stored.tensors}
+    names = ", ".join(name for name in packed if name not in FLOAT_BYTES)
+    weights = target.settings.weights
+    kept = weights.quantization is Quantization.NONE and weights.source is WeightSource.FILE
+    if names and kept:
+        yield (
+            f"weights stored as {names} count as {target.options.compute_dtype}, which they are unpacked "
+            "to when they are loaded; llmprof plan counts them as stored"
+        )
 
 
 def _phase(target: Target, device: PaperDevice, phase: Phase) -> PhasePrediction:

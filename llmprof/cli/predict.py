@@ -207,7 +207,9 @@ def _source(base: str, settings: "RunConfig") -> "ModelSource":
     from llmprof.schema.settings import WeightSource
 
     try:
-        return resolve_model(settings.model, weights=WeightSource.RANDOM)
+        found = resolve_model(settings.model, weights=WeightSource.RANDOM)
+        # the header that was read for the shape also says how the weights are stored
+        return resolve_model(settings.model) if found.kind == "gguf" else found
     except InputError as error:
         if is_settings_file(base):
             raise
@@ -239,7 +241,9 @@ def _from_model(
                 remedy='Add --device-name "H100 SXM", --on cpu (or cuda:N), or --device-ceilings FILE',
             )
         device = PaperDevice.of_ceilings(ceilings)
-    return predict_on_paper(paper_target(source.config, source.manifest, settings, device), device)
+    stored = source.manifest
+    target = paper_target(source.config, stored, settings, device)
+    return predict_on_paper(target, device, stored=stored)
 
 
 def _ceilings(on: str | None, file: Path | None, *, quiet: bool) -> "Ceilings | None":

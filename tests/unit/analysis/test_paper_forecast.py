@@ -1,5 +1,7 @@
 from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
+from llmprof.architectures.paper_manifest import paper_manifest
+from llmprof.architectures.presets import preset_config
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.prediction import Tier
@@ -68,3 +70,35 @@ def test_fp8_weights_are_multiplied_in_fp8_where_that_has_a_ceiling() -> None:
         decode = target.cost(Phase.DECODE)
         assert {op.compute_dtype for op in decode.ops} == {"bf16"}
     assert by_dtype == {False: 0, True: flops}
+
+
+def test_a_packed_checkpoint_is_said_to_be_counted_unpacked() -> None:
+    """Half of the demo's matrices in q4_1, which the engine unpacks when it loads them."""
+    device = PaperDevice.of_ceilings(device_ceilings(30e9, 1.2e12))
+    plain = a_manifest()
+    q4 = [one.model_copy(update={"stored_dtype": "q4_1"}) for one in plain.tensors[::2]]
+    stored = plain.model_copy(update={"tensors": (*plain.tensors[1::2], *q4)})
+    for packed, quantization, said in (
+        (stored, "none", True),
+        (stored, "int8", False),
+        (plain, "none", False),
+    ):
+        config = RunConfig.model_validate(
+            {
+                "model": "smollm2-135m",
+                "workload": {"prompt_tokens": 64},
+                "weights": {"quantization": quantization},
+            }
+        )
+        target = paper_target(a_model(), packed, config, device)
+        found = predict_on_paper(target, device, stored=packed)
+        assert any("stored as q4_1 count as bf16" in one for one in found.assumptions) is said
+
+
+def test_experts_on_paper_are_chosen_evenly_and_that_is_said() -> None:
+    device = PaperDevice.of_ceilings(device_ceilings(30e9, 1.2e12))
+    model = preset_config("mixtral-8x7b")
+    config = RunConfig.model_validate({"model": model.name, "workload": {"prompt_tokens": 64}})
+    stored = paper_manifest(model)
+    found = predict_on_paper(paper_target(model, stored, config, device), device, stored=stored)
+    assert "uniform-routing" in {one.code for one in found.caveats}
