@@ -32,6 +32,7 @@ _KEYS: Final = (
     "kv_cache.layout",
     "kv_cache.block_tokens",
     "attention.kind",
+    "attention.backend",
     "batching.policy",
     "batching.max_step_tokens",
     "parallel.tensor",

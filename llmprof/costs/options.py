@@ -133,5 +133,11 @@ def options_from(
 
 
 def _workspace_bytes(settings: RunConfig) -> int:
+    """Of a backend that was asked for and has a cache to attend to.
+
+    `auto` comes to FlashInfer on a GPU without Triton alone, which nobody knows before a run.
+    """
+    cached = settings.kv_cache.layout is not KvLayout.NONE
+    fused = settings.attention.kind is AttentionKind.FLASH
     asked = settings.attention.backend is AttentionBackend.FLASHINFER
-    return FLASHINFER_WORKSPACE_BYTES if asked else 0
+    return FLASHINFER_WORKSPACE_BYTES if asked and cached and fused else 0

@@ -46,10 +46,19 @@ class Capacity:
         """The most that is alive at once, in the largest prefill or in a decode step of all.
 
         Counted whole on every device: the residual stream and the logits are not shared out, and
-        what is shared out of the rest depends on the implementation.
+        what is shared out of the rest depends on the implementation. With them counts the block of
+        cache that rows which pad a recorded step write to.
         """
         steps = (self._prefill(sequences, tokens), self._decode(sequences, tokens))
-        return max(peak_activation_bytes(self.model, step, self.options) for step in steps)
+        largest = max(peak_activation_bytes(self.model, step, self.options) for step in steps)
+        return largest + self.padding_bytes(tokens)
+
+    def padding_bytes(self, tokens: int) -> float:
+        """Of a contiguous cache a block is as long as every sequence; 0 where nothing is padded."""
+        if not self.options.row_buckets:
+            return 0.0
+        contiguous = self.options.kv_layout is KvLayout.CONTIGUOUS
+        return self._cache_bytes(tokens if contiguous else self.options.block_tokens)
 
     def needed_bytes(self, sequences: int, tokens: int) -> float:
         caches = sequences * self.sequence_bytes(tokens)

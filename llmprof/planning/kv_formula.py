@@ -12,21 +12,31 @@ from llmprof.schema.layers import AttentionShape, LatentAttention, SoftmaxAttent
 from llmprof.schema.model import ModelConfig
 
 
-def token_formula(model: ModelConfig, bytes_per_number: float) -> str:
-    """The product of `kv_bytes_per_token`, one for each kind of layer that caches."""
+def token_formula(model: ModelConfig, bytes_per_number: float, *, devices: int = 1) -> str:
+    """The product of `kv_bytes_per_token`, one for each kind of layer that caches.
+
+    Raises:
+        InputError: KV heads that `devices` cannot share out evenly.
+    """
     size = _size(bytes_per_number)
     products = [
         f"{_factors(attention, layers)} x {size}"
         for attention, layers in _by_cache(model, windows=False)
     ]
     total = kv_bytes_per_token(model, bytes_per_number)
-    return f"{' + '.join(products) or 'no layer caches'} = {units.exact(total)} bytes"
+    held = kv_bytes_per_token(model, bytes_per_number, tensor_parallel=devices)
+    sum_ = f"{' + '.join(products) or 'no layer caches'} = {units.exact(total)} bytes"
+    return sum_ + _on_each(held, devices)
 
 
 def context_formula(
-    model: ModelConfig, tokens: int, bytes_per_number: float, *, sequences: int
+    model: ModelConfig, tokens: int, bytes_per_number: float, *, sequences: int, devices: int = 1
 ) -> str:
-    """The product of the ideal cache at a context: a window holds no more tokens than it shows."""
+    """The product of the ideal cache at a context: a window holds no more tokens than it shows.
+
+    Raises:
+        InputError: KV heads that `devices` cannot share out evenly.
+    """
     size, many = _size(bytes_per_number), f"{sequences} sequence{'' if sequences == 1 else 's'}"
     products = []
     for attention, layers in _by_cache(model, windows=True):
@@ -35,8 +45,17 @@ def context_formula(
         products.append(
             f"{_factors(attention, layers)} x {size} x {units.exact(held)} tokens{shown} x {many}"
         )
-    total = sequences * kv_bytes_at(model, tokens, bytes_per_number)
-    return f"{' + '.join(products) or 'no layer caches'} = {units.exact(total)} bytes"
+    total, each = (
+        sequences * kv_bytes_at(model, tokens, bytes_per_number, tensor_parallel=shares)
+        for shares in (1, devices)
+    )
+    sum_ = f"{' + '.join(products) or 'no layer caches'} = {units.exact(total)} bytes"
+    return sum_ + _on_each(each, devices)
+
+
+def _on_each(held: float, devices: int) -> str:
+    """A latent is held whole by each of them, and KV heads by several where they outnumber the heads."""
+    return "" if devices == 1 else f", of which each of {devices} devices holds {units.exact(held)}"
 
 
 def _by_cache(model: ModelConfig, *, windows: bool) -> list[tuple[AttentionShape, int]]:

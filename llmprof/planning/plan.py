@@ -87,8 +87,10 @@ def make_plan(source: ModelSource, config: RunConfig, request: PlanRequest, *, t
         price_per_hour=request.price_per_hour,
         reference_context_tokens=reference,
         kv_bytes_per_token=kv_bytes_per_token(model, number, tensor_parallel=capacity.devices),
-        kv_formula=token_formula(model, number),
-        context_formula=context_formula(model, reference, number, sequences=1),
+        kv_formula=token_formula(model, number, devices=capacity.devices),
+        context_formula=context_formula(
+            model, reference, number, sequences=1, devices=capacity.devices
+        ),
         capacity_formula=capacity_formula(capacity, request.reserve_bytes, reference),
         by_context=tuple(_by_context(capacity, tokens, request) for tokens in contexts),
         by_sequences=tuple(

@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 
 from llmprof import units
+from llmprof.costs.kv_cache import cached_numbers
 from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.planning.capacity import Capacity
 from llmprof.planning.decode_forecast import has_compute_roof
 from llmprof.schema.cost import KvRead
-from llmprof.schema.layers import LatentAttention
+from llmprof.schema.layers import LatentAttention, SoftmaxAttention
 from llmprof.schema.measurement import Caveat, Source
+from llmprof.schema.model import ModelConfig
 from llmprof.schema.plan import PlanRates
-from llmprof.schema.settings import BatchingPolicy, KvLayout
+from llmprof.schema.settings import MAX_SEQUENCES, BatchingPolicy, KvLayout
 
 
 def capacity_formula(capacity: Capacity, reserve_bytes: int, tokens: int) -> str:
@@ -29,6 +31,14 @@ def capacity_formula(capacity: Capacity, reserve_bytes: int, tokens: int) -> str
         return f"{sum_}; one sequence of {exact(tokens)} tokens takes {exact(each)}: none fits"
     if not each:
         return f"{sum_}; nothing is cached: {exact(sequences)} sequences"
+    if sequences == MAX_SEQUENCES:
+        return f"{sum_}: room for more than {exact(sequences)} sequences of {exact(tokens)} tokens"
+    if room // each != sequences:
+        more = capacity.activation_bytes(sequences + 1, tokens)
+        return (
+            f"{sum_}: {exact(sequences)} sequences of {exact(tokens)} tokens take {exact(each)} each, "
+            f"and one more would take the activations to {exact(more)}"
+        )
     return f"{sum_} / {exact(each)} per sequence of {exact(tokens)} tokens = {exact(sequences)} sequences"
 
 
@@ -79,7 +89,11 @@ def _activations(capacity: Capacity) -> str:
 
 
 def _copies(capacity: Capacity) -> Iterator[str]:
-    """Of one layer at a time: counted with the activations."""
+    """What is counted with the activations; copies are of one layer at a time."""
+    if workspace := capacity.options.workspace_bytes:
+        yield f"Activations include {units.byte_count(workspace)} of workspace for FlashInfer"
+    if capacity.padding_bytes(1):
+        yield "Activations include the block of cache that rows which pad a recorded step write to"
     access, chunked = capacity.options.kv_access, capacity.policy is BatchingPolicy.CONTINUOUS
     if access.decode is KvRead.GATHERED:
         yield (
@@ -103,6 +117,25 @@ def _speed(capacity: Capacity, rates: PlanRates) -> str:
     )
 
 
+def _scale_caveats(model: ModelConfig) -> Iterator[Caveat]:
+    """Of an int8 cache, whose scales are counted as if every vector had the model's head dim."""
+    cached = [kind.attention for kind, _ in model.kinds if cached_numbers(kind.attention)]
+    if any(isinstance(one, LatentAttention) for one in cached):
+        what = "a latent does not have"
+    elif any(
+        {one.key_dim, one.value_dim} != {model.head_dim}
+        for one in cached
+        if isinstance(one, SoftmaxAttention)
+    ):
+        what = "not every layer has: those with larger heads hold fewer"
+    else:
+        return
+    yield Caveat(
+        code="latent-scales",
+        message=f"Scales of an int8 cache are counted per head dim of {model.head_dim}, which {what}",
+    )
+
+
 def plan_caveats(capacity: Capacity, rates: PlanRates | None) -> tuple[Caveat, ...]:
     """What a reader must know to read the plan right."""
     found = []
@@ -115,15 +148,8 @@ def plan_caveats(capacity: Capacity, rates: PlanRates | None) -> tuple[Caveat, .
                 "are too high where a large batch is bound by it",
             )
         )
-    latent = any(isinstance(kind.attention, LatentAttention) for kind, _ in capacity.model.kinds)
-    number = capacity.options.kv_bytes_per_number
-    if latent and not float(number).is_integer():
-        found.append(
-            Caveat(
-                code="latent-scales",
-                message="Scales of an int8 cache are counted per head dim, which a latent does not have",
-            )
-        )
+    if not float(capacity.options.kv_bytes_per_number).is_integer():
+        found += _scale_caveats(capacity.model)
     if state_bytes_per_sequence(capacity.model) and capacity.devices > 1:
         found.append(
             Caveat(

@@ -142,7 +142,7 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "Double the KV bytes for fp32.",
     ),
     "latent-scales": _M(
-        "The scales of a quantized latent cache are counted as if it had heads.",
+        "The scales of a quantized cache are counted as if every layer had heads of one size.",
         "Take the KV bytes as approximate.",
     ),
     "level-in-doubt": _M(

@@ -163,7 +163,7 @@ class Plan(Record):
     """Of one device."""
     kv_formula: str
     context_formula: str
-    """The ideal cache of one sequence at the reference context, all devices together."""
+    """The ideal cache of one sequence at the reference context, and what each of several devices holds."""
     capacity_formula: str
     """From the device's memory to the number of sequences."""
     by_context: tuple[PlanPoint, ...]

@@ -71,6 +71,11 @@ def test_mistakes_are_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_workspace_that_is_asked_for_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute([*PLAN, "--set", "attention.backend=flashinfer"]) == 0
+    assert "Activations include 128 MiB of workspace" in capsys.readouterr().out
+
+
 def test_too_large_a_model_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["plan", "llama-3.1-70b", "--memory", "24GB"]) == 0
     assert "It does not fit" in capsys.readouterr().out

@@ -1,11 +1,14 @@
 """Plans of public models against sums done by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmprof.architectures.source import ModelSource, resolve_model
 from llmprof.errors import InputError
 from llmprof.planning.capacity import Capacity
 from llmprof.planning.plan import PlanRequest, default_contexts, make_capacity, make_plan
+from llmprof.planning.plan_words import plan_caveats
 from llmprof.schema.measurement import Source
 from llmprof.schema.plan import DecodeBound, Plan, PlanEffect, PlanRates
 from llmprof.schema.run import Tool
@@ -97,6 +100,57 @@ def test_static_batches_hold_the_activations_of_all_prompts() -> None:
     assert static.activation_bytes(8, 8192) == 32 * chunked.activation_bytes(1, 2048)
 
 
+def test_a_sum_that_does_not_divide_says_what_ends_it() -> None:
+    """Of 24 GiB the weights leave 9,709,281,280 bytes. A whole prompt of 8,192 tokens takes 57,600
+    numbers of 2 bytes each, 943,718,400 in all, beside 1 GiB of cache: four fit. What four leave for
+    the cache would hold a fifth one's, but not its prompt."""
+    found = plan(request(24, contexts=(8192,), policy=BatchingPolicy.STATIC))
+    assert found.by_context[0].sequences == 4
+    assert found.capacity_formula.endswith(
+        "- 3,774,873,600 activations = 5,934,407,680 bytes for the cache: 4 sequences of 8,192 "
+        "tokens take 1,073,741,824 each, and one more would take the activations to 4,718,592,000"
+    )
+
+
+def test_flashinfer_has_a_workspace_where_it_attends_to_a_cache() -> None:
+    def activations(**groups: object) -> float:
+        capacity = make_capacity(source(), config(**groups), request())
+        return capacity.activation_bytes(1, 1024)
+
+    flashinfer, standard = {"backend": "flashinfer"}, {"kind": "standard"}
+    assert activations(attention=flashinfer) - activations() == 128 * 2**20
+    idle = activations(attention=standard | flashinfer)
+    assert idle == activations(attention=standard)
+    none = {"layout": "none"}
+    assert activations(kv_cache=none, attention=flashinfer) == activations(kv_cache=none)
+
+
+@pytest.mark.parametrize(("layout", "tokens"), [("contiguous", 1024), ("paged", 16), ("none", 0)])
+def test_rows_that_pad_a_graph_have_a_block_of_the_cache(layout: str, tokens: int) -> None:
+    def activations(mode: str) -> float:
+        settings = config(kv_cache={"layout": layout}, execution={"mode": mode})
+        return make_capacity(source(), settings, request()).activation_bytes(1, 1024)
+
+    assert activations("cuda_graph") - activations("eager") == tokens * 131_072
+
+
+@pytest.mark.parametrize(("model", "said"), [("deepseek-v2-lite", True), (LLAMA_8B, False)])
+def test_scales_that_are_approximate_are_said_to_be(model: str, said: bool) -> None:
+    found = plan(request(80), config(model, kv_cache={"dtype": "int8"}))
+    assert ("latent-scales" in {one.code for one in found.caveats}) is said
+
+
+def test_scales_of_layers_with_larger_heads_are_said_to_be_fewer() -> None:
+    wide = source().config
+    (kind, _), *_ = wide.kinds
+    larger = kind.attention.model_copy(update={"key_dim": 256, "value_dim": 256})
+    kinds = (kind, kind.model_copy(update={"attention": larger}))
+    model = wide.model_copy(update={"layer_kinds": kinds, "layer_pattern": (0, 1) * 16})
+    asked = make_capacity(source(), config(kv_cache={"dtype": "int8"}), request())
+    (caveat,) = plan_caveats(replace(asked, model=model), None)
+    assert "per head dim of 128, which not every layer has" in caveat.message
+
+
 def test_levers_change_what_they_name() -> None:
     found = plan(request(24, contexts=(8192,)))
     assert found.effects[0].sequence_bytes == GIB
@@ -140,6 +194,25 @@ def test_decode_at_the_roof_by_hand() -> None:
     assert decode.step_s == decode.read_bytes / 2e12
     assert decode.cost_per_million_tokens == pytest.approx(1e6 * 0.001 * decode.step_s / 4)
     assert decode.source is Source.PREDICTED
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "whole", "each"),
+    [
+        ("llama-3.1-70b", 4, 2 * 80 * 8 * 128 * 2, 2 * 80 * 2 * 128 * 2),
+        ("llama-3.1-70b", 16, 2 * 80 * 8 * 128 * 2, 2 * 80 * 1 * 128 * 2),  # a head on two devices
+        ("deepseek-v3", 8, 61 * (512 + 64) * 2, 61 * (512 + 64) * 2),  # the latent whole on each
+    ],
+)
+def test_formulas_say_what_each_of_several_devices_holds(
+    model: str, devices: int, whole: int, each: int
+) -> None:
+    settings = config(model, parallel={"tensor": devices})
+    found = plan(request(800, contexts=(1000,)), settings)
+    assert found.kv_bytes_per_token == each
+    assert f"= {whole:,} bytes, of which each of {devices} devices holds {each:,}" in found.kv_formula
+    assert found.context_formula.endswith(f"{devices} devices holds {1000 * each:,}")
+    assert "devices" not in plan(request(800, contexts=(1000,)), config(model)).kv_formula
 
 
 def test_two_devices_read_half_each_and_are_both_paid() -> None:
