@@ -196,6 +196,10 @@ def _refuse_variations(fields: Fields, family: Family) -> None:
             )
     if fields.raw("use_bidirectional_attention") in (True, "all"):
         raise CapabilityError(f"{fields.where}: attention in both directions is not supported")
+    if fields.raw("per_layer_config"):
+        raise CapabilityError(
+            f"{fields.where}: layers with settings of their own (per_layer_config) are not supported"
+        )
     if fields.has("alibi") and fields.flag("alibi", default=False):
         raise CapabilityError(f"{fields.where}: positions by ALiBi are not supported")
 

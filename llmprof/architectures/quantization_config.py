@@ -134,13 +134,14 @@ def _mxfp4(fields: Fields) -> CheckpointQuantization:
 
 def _bitsandbytes(fields: Fields) -> CheckpointQuantization:
     four = fields.flag("load_in_4bit", default=False) or fields.flag("_load_in_4bit", default=False)
+    skipped = "llm_int8_skip_modules"
     return CheckpointQuantization(
         method="bitsandbytes",
         number="float" if four else "int",
         bits=4 if four else 8,
         group_size=_NF4_BLOCK if four else None,
         double_quantized=four and fields.flag("bnb_4bit_use_double_quant", default=False),
-        excluded=_names(fields, "llm_int8_skip_modules") or ("lm_head",),
+        excluded=_names(fields, skipped) if fields.has(skipped) else ("lm_head",),
     )
 
 

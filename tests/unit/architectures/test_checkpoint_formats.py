@@ -162,6 +162,18 @@ def test_layers_that_autofp8_ignored() -> None:
     assert floats(fp8 | ignored) == {"lm_head", "o_proj"}
 
 
+def test_bitsandbytes_leaves_the_head_where_no_list_says_otherwise() -> None:
+    nf4 = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    assert floats(nf4 | {"llm_int8_skip_modules": None}) == {"lm_head"}
+    assert floats(nf4 | {"llm_int8_skip_modules": []}) == set()
+    assert floats(nf4 | {"llm_int8_skip_modules": ["lm_head", "model.layers.0.mlp"]}) == {
+        "lm_head",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    }
+
+
 def test_awq_lists_parts_of_names() -> None:
     """With a dot at the end, as some lists have it; a gate is no gate_proj of Mixtral's experts."""
     awq = {"quant_method": "awq", "bits": 4, "group_size": 32}

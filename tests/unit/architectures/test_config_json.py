@@ -315,6 +315,7 @@ def test_an_unknown_family_is_never_guessed(model_type: str) -> None:
         {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}},
         {"layer_types": ["linear_attention", "full_attention"]},
         {"torch_dtype": "float8_e4m3fn"},
+        {"per_layer_config": {"0": {"head_dim": 16}}},
     ],
 )
 def test_variations_that_compute_something_else(changes: dict[str, object]) -> None:
