@@ -57,7 +57,9 @@ def _qwen(fields: Fields, basics: Basics, dense: DenseMlp) -> tuple[MlpShape, ..
         for index in range(basics.layers)
     )
     if dense in shapes:
-        fields.integer("intermediate_size", limits.INTERMEDIATE)  # may only be left out beside experts
+        fields.integer(
+            "intermediate_size", limits.INTERMEDIATE
+        )  # may only be left out beside experts
     return shapes
 
 

@@ -187,7 +187,9 @@ def _check_layout(fields: Fields, layout: str) -> None:
     sparsity = fields.raw("sparsity_config")
     kept = sparsity.get("format", "dense") if isinstance(sparsity, Mapping) else "dense"
     if kept != "dense":
-        raise CapabilityError(f"{fields.where}: sparse weights ({str(kept)[:40]}) are not supported")
+        raise CapabilityError(
+            f"{fields.where}: sparse weights ({str(kept)[:40]}) are not supported"
+        )
 
 
 def _strategy(scheme: Fields) -> str:

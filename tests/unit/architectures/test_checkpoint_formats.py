@@ -126,7 +126,7 @@ def test_patterns_that_could_take_forever_are_refused(pattern: str) -> None:
         paper_manifest(quantized({"quantization_config": excluded}))
 
 
-def floats(packing: dict[str, object], **config: object) -> set[str]:
+def floats(packing: dict[str, Any], **config: object) -> set[str]:
     """Modules of the first layer, and the head, that such a checkpoint keeps in bf16."""
     manifest = paper_manifest(quantized({"quantization_config": packing, **config}))
     names = [one.name for one in manifest.tensors if one.stored_dtype == "bf16"]
@@ -141,13 +141,15 @@ def test_rules_of_gptqmodel_leave_modules_out() -> None:
     """`-:` and an expression for a module's whole name, from its start."""
     assert floats(GPTQ) == {"lm_head"}
     assert floats(GPTQ | {"dynamic": {"-:.*attn.*": {}}}) == {"lm_head", *ATTENTION}
-    within = {"dynamic": {r"-:^model\.language_model\.layers\.0\.mlp": {}}}
+    within: dict[str, Any] = {"dynamic": {r"-:^model\.language_model\.layers\.0\.mlp": {}}}
     assert floats(GPTQ | within) == {"lm_head", "gate_proj", "up_proj", "down_proj"}
     with pytest.raises(CapabilityError, match="settings of their own"):
         quantized({"quantization_config": GPTQ | {"dynamic": {"+:.*down.*": {"bits": 8}}}})
 
 
-@pytest.mark.parametrize("spelling", [["mlp.up_proj", "mlp.gate_proj"], [["mlp.up_proj"], ["mlp.gate_proj"]]])
+@pytest.mark.parametrize(
+    "spelling", [["mlp.up_proj", "mlp.gate_proj"], [["mlp.up_proj"], ["mlp.gate_proj"]]]
+)
 def test_a_list_of_what_is_packed_leaves_the_rest_in_floats(spelling: list[object]) -> None:
     listed = {"modules_in_block_to_quantize": spelling}
     assert floats(GPTQ | listed) == {"lm_head", "down_proj", *ATTENTION}
@@ -156,7 +158,7 @@ def test_a_list_of_what_is_packed_leaves_the_rest_in_floats(spelling: list[objec
 
 
 def test_layers_that_autofp8_ignored() -> None:
-    fp8 = {"quant_method": "fp8", "activation_scheme": "static"}
+    fp8: dict[str, Any] = {"quant_method": "fp8", "activation_scheme": "static"}
     assert floats(fp8) == {"lm_head"}
     ignored = {"ignored_layers": ["lm_head", "model.layers.0.self_attn.o_proj"]}
     assert floats(fp8 | ignored) == {"lm_head", "o_proj"}
@@ -192,7 +194,7 @@ def test_awq_lists_parts_of_names() -> None:
 
 
 def test_names_within_a_model_with_towers() -> None:
-    fp8 = {"quant_method": "fp8", "weight_block_size": [16, 16]}
+    fp8: dict[str, Any] = {"quant_method": "fp8", "weight_block_size": [16, 16]}
     for prefix in ("model.language_model.", "language_model.model."):
         excluded = {"modules_to_not_convert": [f"{prefix}layers.0.self_attn.k_proj"]}
         assert floats(fp8 | excluded) == {"lm_head", "k_proj"}

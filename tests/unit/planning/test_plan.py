@@ -1,6 +1,7 @@
 """Plans of public models against sums done by hand."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_a_sum_that_does_not_divide_says_what_ends_it() -> None:
 
 
 def test_flashinfer_has_a_workspace_where_it_attends_to_a_cache() -> None:
-    def activations(**groups: object) -> float:
+    def activations(**groups: Any) -> float:
         capacity = make_capacity(source(), config(**groups), request())
         return capacity.activation_bytes(1, 1024)
 
@@ -210,7 +211,9 @@ def test_formulas_say_what_each_of_several_devices_holds(
     settings = config(model, parallel={"tensor": devices})
     found = plan(request(800, contexts=(1000,)), settings)
     assert found.kv_bytes_per_token == each
-    assert f"= {whole:,} bytes, of which each of {devices} devices holds {each:,}" in found.kv_formula
+    assert (
+        f"= {whole:,} bytes, of which each of {devices} devices holds {each:,}" in found.kv_formula
+    )
     assert found.context_formula.endswith(f"{devices} devices holds {1000 * each:,}")
     assert "devices" not in plan(request(800, contexts=(1000,)), config(model)).kv_formula
 
