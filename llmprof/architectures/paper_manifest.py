@@ -33,7 +33,8 @@ def paper_manifest(config: ModelConfig) -> WeightManifest:
     """Every tensor as the checkpoint would store it; multi-token prediction apart.
 
     Raises:
-        CapabilityError: a pattern of excluded modules that is not supported.
+        CapabilityError: a pattern of excluded modules that is not supported, or a quantization that
+            has nothing to pack.
     """
     dtype = config.torch_dtype or PAPER_DTYPE
     mtp = mtp_tensors(config)
@@ -58,6 +59,11 @@ def paper_manifest(config: ModelConfig) -> WeightManifest:
         return float_spec(name, shape, dtype)
 
     tensors = [spec(name, shape) for name, shape in expected_tensors(config).items()]
+    if all(one.stored_dtype != format_name(packing) for one in tensors):
+        raise CapabilityError(
+            f"the quantization of {config.name} ({packing.method}) packs none of its tensors, so what "
+            "the files hold is not known"
+        )
     return WeightManifest(
         origin="config",
         tensors=(*tensors, *buffer_specs(config)),

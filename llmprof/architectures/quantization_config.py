@@ -133,7 +133,14 @@ def _mxfp4(fields: Fields) -> CheckpointQuantization:
 
 
 def _bitsandbytes(fields: Fields) -> CheckpointQuantization:
-    four = fields.flag("load_in_4bit", default=False) or fields.flag("_load_in_4bit", default=False)
+    four, eight = (
+        any(fields.flag(f"{prefix}load_in_{bits}bit", default=False) for prefix in ("", "_"))
+        for bits in (4, 8)
+    )
+    if four is eight:
+        raise CapabilityError(
+            f"{fields.where}: {'both' if four else 'neither'} of load_in_4bit and load_in_8bit is set"
+        )
     skipped = "llm_int8_skip_modules"
     return CheckpointQuantization(
         method="bitsandbytes",

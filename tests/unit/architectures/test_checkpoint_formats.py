@@ -176,6 +176,19 @@ def test_bitsandbytes_leaves_the_head_where_no_list_says_otherwise() -> None:
     }
 
 
+def test_bitsandbytes_in_no_number_of_bits_is_not_guessed() -> None:
+    for flags, said in (({}, "neither"), ({"load_in_4bit": True, "load_in_8bit": True}, "both")):
+        with pytest.raises(CapabilityError, match=f"{said} of load_in_4bit"):
+            quantized({"quantization_config": {"quant_method": "bitsandbytes", **flags}})
+
+
+def test_a_quantization_that_packs_nothing_says_nothing_of_the_files() -> None:
+    """mxfp4 is one of experts, and a llama has none."""
+    dense = quantized({"quantization_config": {"quant_method": "mxfp4"}})
+    with pytest.raises(CapabilityError, match="packs none of its tensors"):
+        paper_manifest(dense)
+
+
 def test_awq_lists_parts_of_names() -> None:
     """With a dot at the end, as some lists have it; a gate is no gate_proj of Mixtral's experts."""
     awq = {"quant_method": "awq", "bits": 4, "group_size": 32}
