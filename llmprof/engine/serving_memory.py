@@ -80,12 +80,11 @@ def _largest_steps(
         yield chunked_prefill(sequences=seats, tokens=longest, max_step_tokens=most)
     else:
         prompt = max(request.prompt_tokens for request in trace)
-        yield _step(Phase.PREFILL, seats, prompt if cached else longest, 0)
+        whole = SequenceShape(new_tokens=prompt if cached else longest, cached_tokens=0)
+        # one by one: a served prompt is attended to by itself, whatever the cache
+        yield StepShape(phase=Phase.PREFILL, sequences=seats * (whole,), logit_rows=seats)
     if cached:
         held = plan.num_blocks * plan.block_tokens // longest
-        yield _step(Phase.DECODE, max(1, min(seats, held)), 1, longest - 1)
-
-
-def _step(phase: Phase, sequences: int, new_tokens: int, cached_tokens: int) -> StepShape:
-    alike = SequenceShape(count=sequences, new_tokens=new_tokens, cached_tokens=cached_tokens)
-    return StepShape(phase=phase, sequences=(alike,), logit_rows=sequences)
+        count = max(1, min(seats, held))
+        fullest = SequenceShape(count=count, new_tokens=1, cached_tokens=longest - 1)
+        yield StepShape(phase=Phase.DECODE, sequences=(fullest,), logit_rows=count)

@@ -90,6 +90,25 @@ def test_served_sequences_are_gathered_where_attention_needs_a_plain_array() -> 
     assert need.activation_bytes == gathered + scores + of_tokens
 
 
+def test_scores_of_served_prompts_are_made_one_prompt_after_the_other() -> None:
+    """8 of 1,000 tokens: of one prompt 32 heads x 1,000 x 1,000 numbers, in whole 2^18 of them."""
+    needs = {}
+    for layout in ("contiguous", "paged"):
+        config = settings(
+            attention={"kind": "standard"},
+            kv_cache={"layout": layout},
+            workload={
+                "kind": "trace",
+                "requests": 8,
+                "lengths": {"prompt": {"mean": 1000}, "output": {"mean": 2}},
+            },
+            batching={"policy": "static", "max_sequences": 8},
+        )
+        needs[layout] = predicted_memory(LLAMA_3_1_8B, config, "bf16").activation_bytes
+    scores, masks = 2 * 2 * 123 * 2**18, 8 * 2 * 1000**2
+    assert needs == dict.fromkeys(needs, 8 * 1000 * 2 * NUMBERS + scores + masks)
+
+
 def test_a_served_batch_without_a_cache_computes_its_longest_context_in_the_end() -> None:
     """Of two requests at once 100 prompt tokens and 20 of output, the last of which is never read."""
     config = settings(
