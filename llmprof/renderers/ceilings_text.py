@@ -4,13 +4,13 @@ from collections.abc import Collection
 from datetime import datetime
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.ceilings_parts import PartTable, kernel_at_clock, part_tables
 from llmprof.renderers.datasheet_text import datasheet_sentence
 from llmprof.renderers.fitted_table import TextTable, fitted
+from llmprof.renderers.whole_table import print_table
 from llmprof.schema.ceilings import BandwidthCeiling, Ceilings, ComputeCeiling, FixedCost
 from llmprof.schema.environment import Environment
 
@@ -53,13 +53,12 @@ def _print_table(whole: TextTable, console: Console, *, caption: str = "") -> No
     shown = fitted(whole, console.width)
     if said := "; ".join(filter(None, [caption, *shown.above])):
         console.print(Text(said))
-    rich = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for index, column in enumerate(shown.columns):
-        is_text = index < shown.first_number or column == whole.columns[-1]
-        rich.add_column(column, justify="left" if is_text else "right", no_wrap=True)
-    for row in shown.rows:
-        rich.add_row(*map(Text, row))
-    console.print(rich)
+    text = {
+        index
+        for index, column in enumerate(shown.columns)
+        if index < shown.first_number or column == whole.columns[-1]
+    }
+    print_table(console, shown.columns, shown.rows, left=text)
     if shown.below:
         console.print(Text(shown.below, "dim"))
 

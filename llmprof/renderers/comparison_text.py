@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from llmprof import units
@@ -17,6 +16,7 @@ from llmprof.renderers.comparison_tables import (
 from llmprof.renderers.live_tables import arrangement_text, prediction_text
 from llmprof.renderers.tables import Table
 from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.whole_table import print_table
 from llmprof.renderers.wording import is_whole_phase, one_line
 from llmprof.schema.comparison import Basis, ComparedSide, Comparison, LiveComparison
 
@@ -30,14 +30,17 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
     """Print who is compared, the metrics, where the difference lies, and what to doubt."""
     for line in wrap_all(list(_header(comparison)), console.width):
         console.print(line)
-    console.print(_table(settings_table(comparison), console.width) if comparison.settings else "")
-    console.print(_table(short_metrics_table(comparison), console.width))
+    if comparison.settings:
+        _print_table(settings_table(comparison), console)
+    else:
+        console.print()
+    _print_table(short_metrics_table(comparison), console)
     if comparison.live is not None:
         for line in wrap_all([Text(), *_forecast(comparison.live)], console.width):
             console.print(line)
     for table in parts_tables(comparison):
         console.print(Text(f"\n{table.caption}", "bold"))
-        console.print(_table(table, console.width))
+        _print_table(table, console)
     for line in wrap_all([Text(), *_footer(comparison)], console.width):
         console.print(line)
 
@@ -68,21 +71,21 @@ def _forecast(live: LiveComparison) -> Iterator[Text]:
         )
 
 
-def _table(table: Table, width: int) -> RichTable:
+def _print_table(table: Table, console: Console) -> None:
     """Without the intervals of the parts where they would only be broken in two."""
-    shown = RichTable(box=None, pad_edge=False, header_style="dim")
     kept = [
         index
         for index, column in enumerate(table.columns)
-        if column != "interval" or width >= _INTERVAL_WIDTH
+        if column != "interval" or console.width >= _INTERVAL_WIDTH
     ]
-    for index in kept:
-        number = index > 0 and index not in table.prose
-        column = table.columns[index]
-        shown.add_column(column, justify="right" if number else "left", no_wrap=index == 0)
-    for row in table.rows:
-        shown.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
-    return shown
+    print_table(
+        console,
+        [table.columns[index] for index in kept],
+        [[Text(row[index], _STYLES.get(row[index], "")) for index in kept] for row in table.rows],
+        left={0, *(place for place, index in enumerate(kept) if index in table.prose)},
+        broken=range(1, len(kept)),
+        header_style="dim",
+    )
 
 
 def _footer(comparison: Comparison) -> Iterator[Text]:

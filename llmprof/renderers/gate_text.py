@@ -1,12 +1,12 @@
 """A gate's result on one screen of a terminal."""
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.gate_tables import effort, gate_table, headline, reason_text
 from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.whole_table import print_table
 from llmprof.renderers.wording import one_line
 from llmprof.schema.gate_result import GateResult, GateVerdict
 from llmprof.schema.noise import NoiseFloor
@@ -20,24 +20,31 @@ _STYLES = {
 }
 _LEAST_WIDTH = {"detectable": 100, "baseline": 80, "candidate": 80}
 """Of a terminal that shows such a column."""
+_NOISE = ("metric", "pairs", "noise of a pair", "gate run shows", "gate check shows")
 
 
 def render_gate(result: GateResult, console: Console) -> None:
     """Print who was judged, the table, and why a metric did not pass."""
     for line in wrap_all(_header(result), console.width):
         console.print(line)
-    table = gate_table(result)
-    kept = [index for index, name in enumerate(table.columns) if _has_room(name, console.width)]
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    for index in kept:
-        number = index > 0 and index not in table.prose
-        column = table.columns[index]
-        shown.add_column(column, justify="right" if number else "left", no_wrap=column != "change")
-    for row in table.rows:
-        shown.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
-    console.print(shown)
+    _print_table(result, console)
     for line in wrap_all(_footer(result), console.width):
         console.print(line)
+
+
+def _print_table(result: GateResult, console: Console) -> None:
+    table = gate_table(result)
+    kept = [index for index, name in enumerate(table.columns) if _has_room(name, console.width)]
+    columns = [table.columns[index] for index in kept]
+    rows = [[Text(row[index], _STYLES.get(row[index], "")) for index in kept] for row in table.rows]
+    print_table(
+        console,
+        columns,
+        rows,
+        left={0, *(place for place, index in enumerate(kept) if index in table.prose)},
+        broken={columns.index("change")},
+        header_style="dim",
+    )
 
 
 def _has_room(column: str, width: int) -> bool:
@@ -70,16 +77,14 @@ def _footer(result: GateResult) -> list[Text]:
 
 def render_noise(floor: NoiseFloor, console: Console) -> None:
     """What a calibration learned: per metric the noise, and what can be shown in spite of it."""
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("metric", "pairs", "noise of a pair", "gate run shows", "gate check shows"):
-        shown.add_column(column, justify="left" if column == "metric" else "right")
-    for one in floor.metrics:
-        saved = "n/a" if one.launch_floor is None else units.percent(2 * one.launch_floor)
-        shown.add_row(
+    rows = [
+        (
             one.name,
             str(one.num_pairs),
             units.percent(one.pair_spread),
             units.percent(one.paired_floor),
-            saved,
+            "n/a" if one.launch_floor is None else units.percent(2 * one.launch_floor),
         )
-    console.print(shown)
+        for one in floor.metrics
+    ]
+    print_table(console, _NOISE, rows, header_style="dim")

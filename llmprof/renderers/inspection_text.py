@@ -1,11 +1,11 @@
 """The model on paper, on one screen of a terminal."""
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.whole_table import fits, print_table
 from llmprof.renderers.wording import group_name, one_line
 from llmprof.schema.cost import OpGroup, StepCost
 from llmprof.schema.inspection import CacheFigures, Inspection
@@ -13,13 +13,18 @@ from llmprof.schema.layers import LayerShape
 from llmprof.schema.model import ModelConfig
 
 _NONE = "-"
+_GROUP = "op group"
+_PHASES = ("prefill", "decode")
+_OTHERS = ("\nbytes", "\nFLOP/B")
+_FIGURES = 3
+"""Of a phase: FLOP, bytes, FLOP/B."""
 
 
 def render_inspection(inspection: Inspection, console: Console) -> None:
     """Print parameters, bytes, cache per token, and the work of a prefill and a decode step."""
     for line in wrap_all(_facts(inspection), console.width):
         console.print(line)
-    console.print(_work(inspection))
+    _print_work(inspection, console)
     for line in wrap_all(_notes(inspection), console.width):
         console.print(line)
 
@@ -158,20 +163,29 @@ def _question(inspection: Inspection) -> str:
     )
 
 
-def _work(inspection: Inspection) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("op group", no_wrap=True)
-    for phase in ("prefill", "decode"):
-        table.add_column(f"{phase}\nFLOP", justify="right", no_wrap=True)
-        table.add_column("\nbytes", justify="right", no_wrap=True)
-        table.add_column("\nFLOP/B", justify="right", no_wrap=True)
+def _print_work(inspection: Inspection, console: Console) -> None:
+    """Both phases side by side where they have room, else one after the other."""
+    rows = _work(inspection)
+    columns = [_GROUP, *(name for phase in _PHASES for name in (f"{phase}\nFLOP", *_OTHERS))]
+    if fits(columns, [[str(cell) for cell in row] for row in rows], console.width):
+        print_table(console, columns, rows)
+        return
+    for place, phase in enumerate(_PHASES):
+        console.print(Text(phase, "bold"))
+        first = 1 + _FIGURES * place
+        own = [[row[0], *row[first : first + _FIGURES]] for row in rows]
+        print_table(console, (_GROUP, "FLOP", *(name.strip() for name in _OTHERS)), own)
+
+
+def _work(inspection: Inspection) -> list[list[Text]]:
+    """Per op group its name, then three figures of the prefill and three of the decode step."""
     steps = (inspection.prefill_cost, inspection.decode_cost)
+    rows = []
     for group in OpGroup:
         parts = [step.of_groups(group) for step in steps]
         if any(part.ops for part in parts):
-            table.add_row(group_name(group), *_cells(*parts))
-    table.add_row("total", *_cells(*steps), style="bold")
-    return table
+            rows.append([*map(Text, (group_name(group), *_cells(*parts)))])
+    return [*rows, [Text(cell, "bold") for cell in ("total", *_cells(*steps))]]
 
 
 def _cells(*parts: StepCost) -> tuple[str, ...]:

@@ -10,11 +10,15 @@ from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.printable import printable
+from llmprof.renderers.whole_table import fits, row_lines
 from llmprof.schema.listing import Listing, RunSummary
 
 _SHORT: Final = re.compile(r"[0-9a-f]{8}$")
 _NOTHING: Final = "-"
-_DEVICE: Final = 3
+_MODEL, _DEVICE = 2, 3
+_NUMBERS: Final = ("age", "b x prompt", "decode")
+_LEAST_OF_A_NAME: Final = 8
+"""Cells of a model's name below which it says nothing."""
 _ROOM_FOR_DEVICE: Final = 72
 """A narrower terminal shows the model's name instead."""
 
@@ -24,23 +28,37 @@ def render_listing(listing: Listing, console: Console, *, now: datetime) -> None
     if not listing.runs:
         console.print(f"No saved runs in {printable(listing.folder)}.", markup=False)
         return
+    columns, rows = _table(listing, now, with_device=console.width >= _ROOM_FOR_DEVICE)
+    shortened = [
+        [*row[:_MODEL], row[_MODEL][:_LEAST_OF_A_NAME], *row[_MODEL + 1 :]] for row in rows
+    ]
+    if not fits(columns, shortened, console.width):
+        for line in row_lines(columns, rows, console.width):
+            console.print(line)
+        return
     table = Table(box=None, pad_edge=False)
-    table.add_column("run", no_wrap=True)
-    table.add_column("age", justify="right", no_wrap=True)
-    table.add_column("model")  # the one that gives way where the terminal is narrow
-    if console.width >= _ROOM_FOR_DEVICE:
-        table.add_column("device", no_wrap=True)
-    table.add_column("b x prompt", justify="right", no_wrap=True)
-    table.add_column("decode", justify="right", no_wrap=True)
-    flawed = any(summary.status != "complete" for summary in listing.runs)
-    if flawed:
-        table.add_column("status", no_wrap=True)
-    for summary in listing.runs:
-        cells = [*_cells(summary, now), *([summary.status] if flawed else [])]
-        if console.width < _ROOM_FOR_DEVICE:
-            del cells[_DEVICE]
-        table.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in cells))
+    for index, column in enumerate(columns):
+        number = column in _NUMBERS
+        # A model's name is the one that gives way where the terminal is narrow.
+        table.add_column(column, justify="right" if number else "left", no_wrap=index != _MODEL)
+    for row in rows:
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
     console.print(table)
+
+
+def _table(
+    listing: Listing, now: datetime, *, with_device: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns, and the rows; the status only where it says something."""
+    columns = ["run", "age", "model", "device", "b x prompt", "decode"]
+    rows = [[*_cells(summary, now)] for summary in listing.runs]
+    if any(summary.status != "complete" for summary in listing.runs):
+        columns.append("status")
+        rows = [[*row, run.status] for row, run in zip(rows, listing.runs, strict=True)]
+    if not with_device:
+        for cells in (columns, *rows):
+            del cells[_DEVICE]
+    return columns, [[printable(cell) for cell in row] for row in rows]
 
 
 def _cells(summary: RunSummary, now: datetime) -> tuple[str, ...]:

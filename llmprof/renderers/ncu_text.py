@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
+from llmprof.renderers.whole_table import print_table
 from llmprof.renderers.wording import one_line
 from llmprof.schema.ncu import NcuComparison, NcuPhase
 
 _ABSENT = "not known"
+_COLUMNS = ("quantity", "per step", "source")
 
 
 def render_ncu(comparison: NcuComparison, console: Console) -> None:
@@ -20,13 +21,7 @@ def render_ncu(comparison: NcuComparison, console: Console) -> None:
         console.print()
         steps = "1 step" if phase.steps == 1 else f"{phase.steps} steps"
         console.print(Text(f"{phase.phase.value}: per step, of {steps}, {phase.kernels} kernels"))
-        table = Table(box=None, pad_edge=False)
-        table.add_column("quantity", no_wrap=True)
-        table.add_column("per step", justify="right", no_wrap=True)
-        table.add_column("source")
-        for row in _rows(phase):
-            table.add_row(*map(Text, row))
-        console.print(table)
+        print_table(console, _COLUMNS, list(_rows(phase)), left=(0, 2), broken=(2,))
         for name, reason in phase.missing.items():
             console.print(Text(f"{name}: {one_line(reason)}"))
 

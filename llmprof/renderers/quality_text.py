@@ -3,11 +3,11 @@
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.whole_table import print_table
 from llmprof.renderers.wording import one_line
 from llmprof.schema.quality import FormatQuality, Quality
 
@@ -17,6 +17,7 @@ _ORIGINS: Final = {
     "searched": "searched scales",
     "plain": "plain rounding",
 }
+_COLUMNS: Final = ("format", "weights", "perplexity", "same top-1", "KL (nats)", "codes")
 
 
 def render_quality(quality: Quality, console: Console) -> None:
@@ -25,22 +26,17 @@ def render_quality(quality: Quality, console: Console) -> None:
     title.append(f"{units.exact(quality.num_tokens)} tokens, {quality.rows_per_step} per step")
     for line in wrap_all([title, Text()], console.width):
         console.print(line)
-    console.print(_table(quality))
+    print_table(console, _COLUMNS, _rows(quality), left=(0, len(_COLUMNS) - 1))
     for line in wrap_all(_notes(quality), console.width):
         console.print(line)
 
 
-def _table(quality: Quality) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("format", no_wrap=True)
-    table.add_column("weights", justify="right", no_wrap=True)
-    table.add_column("perplexity", justify="right", no_wrap=True)
-    table.add_column("same top-1", justify="right", no_wrap=True)
-    table.add_column("KL, nats", justify="right", no_wrap=True)
-    table.add_column("codes", no_wrap=True)
-    for row in (quality.reference, *quality.formats):
-        table.add_row(*_cells(row), style="bold" if row is quality.reference else None)
-    return table
+def _rows(quality: Quality) -> list[list[Text]]:
+    """The reference first, which stands out."""
+    return [
+        [Text(cell, "bold" if row is quality.reference else "") for cell in _cells(row)]
+        for row in (quality.reference, *quality.formats)
+    ]
 
 
 def _cells(row: FormatQuality) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from llmprof.renderers.sweep_words import (
     value_text,
 )
 from llmprof.renderers.text_layout import wrap_all
+from llmprof.renderers.whole_table import fits, row_lines
 from llmprof.renderers.wording import one_line
 from llmprof.schema.cost import Phase
 from llmprof.schema.sweep import CellStatus, Sweep, SweepCell
@@ -66,19 +67,33 @@ def print_sweep(sweep: Sweep, console: Console, *, written: Sequence[str] = ()) 
     ):
         console.print(line)
     console.print()
-    columns = _fitting(_columns(sweep), width)
-    console.print(_line(columns, [column.name for column in columns], "dim"), crop=True)
-    for index, cell in enumerate(sweep.cells):
-        style = "" if cell.status is CellStatus.MEASURED else "yellow"
-        console.print(_line(columns, [c.cells[index] for c in columns], style), crop=True)
+    _print_table(sweep, console)
     console.print()
     for line in wrap_all(_notes(sweep, written), width):
         console.print(line)
 
 
+def _print_table(sweep: Sweep, console: Console) -> None:
+    """The columns that fit; where not even axes and rates do, row by row."""
+    columns = _fitting(_columns(sweep), console.width)
+    names = [column.name for column in columns]
+    rows = [[column.cells[index] for column in columns] for index in range(len(sweep.cells))]
+    styles = ["" if cell.status is CellStatus.MEASURED else "yellow" for cell in sweep.cells]
+    if not fits(names, rows, console.width):
+        for row, style in zip(rows, styles, strict=True):
+            named = [f"{names[0]} {row[0]}", *row[1:]]
+            for line in row_lines(names, [named], console.width):
+                line.stylize(style)
+                console.print(line)
+        return
+    console.print(_line(columns, names, "dim"))
+    for row, style in zip(rows, styles, strict=True):
+        console.print(_line(columns, row, style))
+
+
 def _line(columns: Sequence[_Column], cells: Sequence[str], style: str) -> Text:
     padded = [column.padded(cell) for column, cell in zip(columns, cells, strict=True)]
-    return Text(_GAP.join(padded).rstrip(), style, no_wrap=True, overflow="ellipsis")
+    return Text(_GAP.join(padded).rstrip(), style)
 
 
 def _columns(sweep: Sweep) -> list[_Column]:

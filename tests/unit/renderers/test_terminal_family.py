@@ -111,3 +111,11 @@ def test_no_color_wins_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch)
     with console.capture() as captured:
         SUMMARIES[name](console)
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", captured.get())
+
+
+@pytest.mark.parametrize("width", [40, 60])
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_no_figure_is_cut(name: str, width: int) -> None:
+    """A number without its last digits or its unit is another number."""
+    text = shown(name, width, color=False).replace("smollm2-135…", "a model's name")
+    assert "…" not in text
