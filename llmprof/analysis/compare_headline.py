@@ -33,9 +33,11 @@ def _amount(change: MetricChange) -> str:
     assert change.baseline is not None
     assert change.candidate is not None
     assert change.ratio is not None
+    # The ratio of two medians need not be the median of the pairs' ratios: say which one it is.
+    pairwise = " pair by pair" if change.basis is Basis.PAIRED else ""
     return (
         f"{_NAMES.get(change.metric.name, change.metric.name)} goes from {units.seconds(change.baseline.point)} to "
-        f"{units.seconds(change.candidate.point)} ({units.signed_percent(change.ratio.point - 1)})"
+        f"{units.seconds(change.candidate.point)} ({units.signed_percent(change.ratio.point - 1)}{pairwise})"
     )
 
 
