@@ -193,8 +193,10 @@ def gate_calibrate(
     from llmprof.experiments.gate_calibrate import calibrate_gate
     from llmprof.renderers.gate_text import render_noise
     from llmprof.store.noise_floors import save_noise_floor
+    from llmprof.store.runs import check_runs_writable
 
     settings = load_settings(config, {}, sets or [])
+    check_runs_writable()  # before minutes are spent on what could not be kept
     with signals_interrupt(), streams.progress_on_stderr(quiet=quiet) as progress:
         calibration = calibrate_gate(settings, progress=progress)
     path = save_noise_floor(calibration.floor)

@@ -72,7 +72,7 @@ class GateOutputs:
     def check(self, *, force: bool) -> None:
         """Find an unwritable file or an unknown format before anything is measured."""
         from llmprof.renderers.gate_documents import check_gate_suffix
-        from llmprof.store.outputs import check_writable
+        from llmprof.store.outputs import check_distinct, check_writable
 
         for path in self.files:
             check_gate_suffix(path.suffix)
@@ -80,6 +80,8 @@ class GateOutputs:
             check_writable(path, force=force)
         if self.summary is not None:
             check_writable(self.summary, force=True)  # it is appended to
+        summary = [] if self.summary is None else [self.summary]
+        check_distinct([*self.files, *self._named(), *summary])
 
     def _named(self) -> list[Path]:
         named = (self.junit, self.code_quality, self.benchmark, self.benchmark_bigger, self.bencher)

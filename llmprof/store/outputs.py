@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,22 @@ def check_writable(path: Path, *, force: bool) -> None:
         _check_place(path, force=force)
     except OSError as error:  # a name that is too long, or a folder that may not be searched
         raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def check_distinct(paths: Sequence[Path]) -> None:
+    """Make sure that no file is written twice: the first document in it would be lost.
+
+    Raises:
+        InputError: two of them are one file. A device or a pipe takes several.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        place = os.path.realpath(path)
+        if place in seen and not _is_stream(path):
+            raise InputError(
+                f"{path} is given for two outputs", remedy="Give each of them a file of its own"
+            )
+        seen.add(place)
 
 
 def _check_place(path: Path, *, force: bool) -> None:

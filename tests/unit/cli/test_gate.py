@@ -96,6 +96,14 @@ def test_1_for_one_operator_more(fake: Fake, capsys: pytest.CaptureFixture[str])
         (["gate", "run", "cand.yaml", "--base-ref=--output=x"], "is no git ref"),
         (["gate", "run", "cand.yaml", "--base", "base.yaml", "-o", "x.pdf"], "ends in '.pdf'"),
         (["gate", "run", "cand.yaml", "--base", "base.yaml", "--junit", "no/x.xml"], "no/x.xml"),
+        (
+            ["gate", "run", "cand.yaml", "--base", "base.yaml", "--bencher=x.json", "-o", "x.json"],
+            "x.json is given for two outputs",
+        ),
+        (
+            ["gate", "run", "cand.yaml", "--base", "base.yaml", "--summary=x.md", "-o", "x.md"],
+            "x.md is given for two outputs",
+        ),
         (["gate", "check", "missing.json"], "missing.json does not exist"),
         (["gate", "nothing"], "No such command"),
     ],
@@ -241,6 +249,17 @@ def test_calibrate_keeps_the_noise_and_gate_refuses_a_tolerance_below_it(
     assert gate("--allow-underpowered") == 0
     assert execute(["gate", "calibrate", "cand.yaml", "-q"]) == 2
     assert "fails at random" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that nobody can write")
+def test_calibrate_finds_an_unwritable_folder_before_it_measures(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = fake(FakeMachine(noise=0.02))
+    monkeypatch.setenv("LLMPROF_DIR", "/proc/store")
+    assert execute(["gate", "calibrate", "cand.yaml", "-q"]) == 2
+    assert "cannot make folder" in capsys.readouterr().err
+    assert machine.opened == []
 
 
 def test_5_for_a_machine_too_busy_to_calibrate(fake: Fake) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llmprof.errors import InputError
-from llmprof.store.outputs import check_writable, write_atomic
+from llmprof.store.outputs import check_distinct, check_writable, write_atomic
 
 
 def refusal(path: Path, *, force: bool = False) -> str:
@@ -90,3 +90,17 @@ def test_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
 def test_a_name_that_is_too_long_is_found_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="too long"):
         check_writable(tmp_path / ("a" * 300 + ".html"), force=False)
+
+
+def test_one_file_for_two_outputs_would_lose_the_first(tmp_path: Path) -> None:
+    one, other = tmp_path / "a.json", tmp_path / "b.json"
+    check_distinct([one, other, Path(os.devnull), Path(os.devnull)])
+    with pytest.raises(InputError) as caught:
+        check_distinct([one, other, tmp_path / "." / "a.json"])
+    assert caught.value.line().startswith(f"{one} is given for two outputs. ")
+
+
+def test_two_names_of_one_file_are_one_output(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "a.json")
+    with pytest.raises(InputError, match=r"link\.json is given for two outputs"):
+        check_distinct([tmp_path / "a.json", tmp_path / "link.json"])
