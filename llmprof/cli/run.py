@@ -131,7 +131,9 @@ def run(
         record, saved = _measured(config, interrupts, quiet=quiet)
         try:
             interrupts.release()
-            _tell(record, saved, outputs, ops=ops, json=json, silent=json and target is not None)
+            name = "@last" if target is None else _lasting_name(record)
+            silent = json and target is not None
+            _tell(record, saved, outputs, name=name, ops=ops, json=json, silent=silent)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
     if record.failed:
@@ -139,7 +141,7 @@ def run(
     if record.status == "partial":
         raise typer.Exit(EXIT_INTERRUPTED)
     if target is not None:
-        _confirm(record, target, outputs, json=json, quiet=quiet)
+        _confirm(record, saved, target, outputs, json=json, quiet=quiet)
 
 
 def _check_one_process(config: RunConfig) -> None:
@@ -152,17 +154,30 @@ def _check_one_process(config: RunConfig) -> None:
 
 
 def _confirm(
-    record: "RunRecord", target: RunConfig, outputs: Sequence[Path], *, json: bool, quiet: bool
+    record: "RunRecord",
+    saved: Path,
+    target: RunConfig,
+    outputs: Sequence[Path],
+    *,
+    json: bool,
+    quiet: bool,
 ) -> None:
-    """Measure the pairs; the base run's file and outputs get the outcome beside its prediction."""
+    """Measure the pairs; the base run's file and outputs get the outcome beside its prediction.
+
+    Raises:
+        KeyboardInterrupt: it says where the base run is; pairs that are not complete tell nothing.
+    """
     from llmprof.experiments.confirm import compare_switch
     from llmprof.renderers.comparison_text import render_comparison
     from llmprof.store.runs import save_run
 
-    with streams.progress_on_stderr(quiet=quiet) as progress:
-        document = compare_switch(
-            record, target, argv=("llmprof", *sys.argv[1:]), progress=progress
-        )
+    with signals_interrupt(), streams.progress_on_stderr(quiet=quiet) as progress:
+        try:
+            document = compare_switch(
+                record, target, argv=("llmprof", *sys.argv[1:]), progress=progress
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"the run is saved in {os.path.relpath(saved)}") from None
     outcome = document.live.confirmation if document.live else None
     if outcome is not None:
         confirmed = record.model_copy(update={"confirmations": (*record.confirmations, outcome)})
@@ -226,11 +241,12 @@ def _tell(
     saved: Path,
     outputs: Sequence[Path],
     *,
+    name: str,
     ops: bool,
     json: bool,
     silent: bool,
 ) -> None:
-    """`silent`: another document takes stdout."""
+    """`name` is what other commands find the run by; `silent`: another document takes stdout."""
     from llmprof.renderers.ops_text import render_ops
     from llmprof.renderers.run_text import render_run
 
@@ -241,7 +257,7 @@ def _tell(
         streams.print_json(report)
         return
     console = streams.result_console()
-    render_run(report, console, footer=_footer(saved, outputs))
+    render_run(report, console, footer=_footer(saved, outputs, name))
     if ops:
         render_ops(report, console)
 
@@ -270,9 +286,16 @@ def _check_outputs(outputs: list[Path], *, force: bool) -> None:
         check_writable(path, force=force)
 
 
-def _footer(saved: Path, outputs: Sequence[Path]) -> str:
+def _lasting_name(record: "RunRecord") -> str:
+    """What finds this run when those of the pairs have been saved after it."""
+    from llmprof.renderers.listing_text import short_name
+
+    return short_name(record.id)
+
+
+def _footer(saved: Path, outputs: Sequence[Path], name: str) -> str:
     lines = [f"run file  {os.path.relpath(saved)}"]
     lines += [f"report    {path}" for path in outputs]
     if not outputs:
-        lines.append("next      llmprof report @last -o report.html")
+        lines.append(f"next      llmprof report {name} -o report.html")
     return "\n".join(lines)
