@@ -143,9 +143,8 @@ def _check_powered(config: RunConfig, description: ArmDescription) -> None:
 
 def work_title(config: RunConfig) -> str:
     """`smollm2-135m-instruct b1 p512 o32`: a name for tables and trend pages."""
-    work = config.workload
     name = PurePath(config.model).name or config.model
-    return f"{name} b{work.batch} p{work.prompt_tokens} o{work.output_tokens}"
+    return " ".join([name, *config.workload.sizes])
 
 
 def _check_outputs(arms: GateArms, *, allow_other_outputs: bool) -> None:

@@ -60,9 +60,9 @@ def check_saved(
         command="check",
         created=datetime.now(UTC),
         tool=Tool(version=__version__, argv=tuple(PurePath(word).name for word in argv)),
-        title=f"{run.model.name if run.model else run.settings.model} "
-        f"b{run.settings.workload.batch} p{run.settings.workload.prompt_tokens} "
-        f"o{run.settings.workload.output_tokens}",
+        title=" ".join(
+            [run.model.name if run.model else run.settings.model, *run.settings.workload.sizes]
+        ),
         device=run.environment.device_name,
         baseline=_arm(baseline[0].run) if baseline else None,
         candidate=_arm(run),

@@ -222,6 +222,14 @@ class WorkloadSettings(Setting):
     """JSON lines with `prompt_tokens` and `output_tokens` per request."""
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 0
 
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Short, for names of runs and tables: b4, p512, o32; of a trace its requests, r24."""
+        if self.kind is WorkloadKind.TRACE:
+            # How many there are in a file is known once it has been read.
+            return ("trace",) if self.file else ("trace", f"r{self.requests}")
+        return f"b{self.batch}", f"p{self.prompt_tokens}", f"o{self.output_tokens}"
+
 
 class MeasureSettings(Setting):
     warmup: Annotated[int, Field(ge=0, le=MAX_WARMUP_ROUNDS)] | Literal["auto"] = "auto"

@@ -29,7 +29,7 @@ def runs_folder() -> Path:
 def new_run_id(created: datetime, config: RunConfig) -> str:
     """Make an id that sorts by time: 20261129T154500Z-smollm2-135m-b1-p512-1a2b3c4d."""
     time = created.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    shape = f"b{config.workload.batch}-p{config.workload.prompt_tokens}"
+    shape = "-".join(config.workload.sizes[:2])
     return f"{time}-{_slug(config.model)}-{shape}-{secrets.token_hex(4)}"
 
 

@@ -8,7 +8,7 @@ import pytest
 from llmprof.errors import InputError
 from llmprof.schema.cost import Phase
 from llmprof.schema.run import RunRecord
-from llmprof.schema.settings import RunConfig, WorkloadSettings
+from llmprof.schema.settings import RunConfig, WorkloadKind, WorkloadSettings
 from llmprof.store.run_summaries import list_runs
 from llmprof.store.runs import (
     check_runs_writable,
@@ -67,6 +67,21 @@ def test_an_id_tells_when_and_what(model: str, slug: str) -> None:
     config = RunConfig(model=model, workload=WorkloadSettings(batch=4, prompt_tokens=64))
     pattern = rf"20261129T154500Z-{re.escape(slug)}-b4-p64-[0-9a-f]{{8}}"
     assert re.fullmatch(pattern, new_run_id(CREATED, config))
+
+
+@pytest.mark.parametrize(
+    ("work", "shape"),
+    [
+        (WorkloadSettings(kind=WorkloadKind.TRACE, requests=24), "trace-r24"),
+        (WorkloadSettings(kind=WorkloadKind.TRACE, file="trace.jsonl"), "trace"),
+    ],
+)
+def test_an_id_of_a_trace_names_no_batch_and_no_prompt_that_it_has_not(
+    work: WorkloadSettings, shape: str
+) -> None:
+    """Its settings hold batch 1 and 512 tokens all the same, which nothing uses."""
+    found = new_run_id(CREATED, RunConfig(model="m", workload=work))
+    assert re.fullmatch(rf"20261129T154500Z-m-{shape}-[0-9a-f]{{8}}", found)
 
 
 def test_ids_are_in_utc_and_differ_within_a_second() -> None:
