@@ -9,8 +9,10 @@ from llmprof.cli import options, streams
 from llmprof.errors import InputError
 
 BASE: Final = "base"
+_COLLECTIVES: Final = "collectives"
 USUAL: Final = (BASE, "skinny", "attention", "host", "gpm")
-PARTS: Final = (*USUAL, "sustained", "collectives")
+PARTS: Final = (*USUAL, "sustained", _COLLECTIVES)
+_USUAL_PROCESSES: Final = 2
 
 
 def ceilings(
@@ -38,8 +40,16 @@ def ceilings(
         ),
     ] = None,
     processes: Annotated[
-        int, typer.Option("--processes", metavar="N", min=2, max=64, help="Of the collectives.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=2,
+            max=64,
+            help="Of the collectives; 2 by default.",
+            show_default=False,
+        ),
+    ] = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Measure again, whatever the cache holds.")
     ] = False,
@@ -65,12 +75,13 @@ def ceilings(
 
       llmprof ceilings --threads 1 --refresh --json
     """
+    parts = _parts(only, processes)
+
     from llmprof.ceilings.complete import ExtraPart, complete_ceilings
     from llmprof.engine.device import resolve_device
     from llmprof.instruments.snapshot import resolve_threads, snapshot
     from llmprof.renderers.ceilings_text import render_ceilings
 
-    parts = _parts(only)
     resolved = resolve_device(options.checked_device(device or "auto", option="--device"))
     environment = snapshot(resolved, resolve_threads(threads))
     with streams.progress_on_stderr(quiet=quiet) as progress:
@@ -81,7 +92,7 @@ def ceilings(
             refresh=refresh,
             refresh_base=refresh and BASE in parts,
             budget_s=budget,
-            processes=processes,
+            processes=processes or _USUAL_PROCESSES,
             progress=progress,
         )
     if json:
@@ -91,8 +102,13 @@ def ceilings(
         render_ceilings(document, streams.result_console(), now=now, parts=parts)
 
 
-def _parts(only: list[str] | None) -> tuple[str, ...]:
+def _parts(only: list[str] | None, processes: int | None) -> tuple[str, ...]:
     for part in only or ():
         if part not in PARTS:
             raise InputError(f"--only is '{part[:60]}'", remedy=f"Expected {', '.join(PARTS)}")
+    if processes is not None and _COLLECTIVES not in (only or ()):
+        raise InputError(
+            f"--processes {processes} is about the collectives, which are not measured here",
+            remedy=f"Add --only {_COLLECTIVES}, or leave it out",
+        )
     return tuple(dict.fromkeys(only)) if only else USUAL

@@ -1,7 +1,7 @@
 """`llmprof plan`: how many sequences of which length fit, before anything is loaded."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -112,9 +112,14 @@ def plan(
         ),
     ] = False,
     vary: Annotated[
-        str,
-        typer.Option("--vary", metavar="WHAT", help="What --verify raises: batch or context."),
-    ] = "batch",
+        str | None,
+        typer.Option(
+            "--vary",
+            metavar="WHAT",
+            help="What --verify raises: batch (the default) or context.",
+            show_default=False,
+        ),
+    ] = None,
     device: options.Device = None,
     output: options.Outputs = None,
     force: options.Force = False,
@@ -135,6 +140,8 @@ def plan(
       llmprof plan smollm2-135m-instruct --memory 400MB --reserve 0 --context 512 --verify
     """
     config = load_settings(model, {"device": device}, sets or [])
+    if not verify:
+        _refuse_idle({"--vary": vary, "--device": device})
     _refuse_other_keys(sets or [], (*_KEYS, *_VERIFY_KEYS) if verify else _KEYS)
     request = _request(
         config, memory, device_name, bandwidth, reserve, price_per_hour, (context, batch)
@@ -144,7 +151,7 @@ def plan(
     source = resolve_model(config.model, weights=config.weights.source)
     tool = Tool(version=__version__, argv=("llmprof", *sys.argv[1:]))
     if verify:
-        document = _verified(source, config, request, tool, vary, quiet=quiet)
+        document = _verified(source, config, request, tool, vary or "batch", quiet=quiet)
     else:
         document = make_plan(source, config, request, tool=tool)
     _tell(document, outputs, json=json)
@@ -158,6 +165,16 @@ def _refuse_other_keys(sets: Sequence[str], known: Sequence[str]) -> None:
             raise InputError(
                 f"--set {text}: plan does not use {key}",
                 remedy=f"It takes {', '.join(known)}; sizes are --memory, --context and --batch",
+            )
+
+
+def _refuse_idle(options_given: Mapping[str, str | None]) -> None:
+    """Options of --verify alone."""
+    for option, value in options_given.items():
+        if value is not None:
+            raise InputError(
+                f"{option} {value[:40]} is about --verify: a plan on paper has nothing to run",
+                remedy="Add --verify, or leave it out",
             )
 
 

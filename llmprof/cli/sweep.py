@@ -11,7 +11,7 @@ import typer
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import signals_interrupt
 from llmprof.errors import InputError
-from llmprof.schema.settings import MAX_ROUNDS
+from llmprof.schema.settings import MAX_ROUNDS, SweepSettings
 from llmprof.store.settings_file import load_settings
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def sweep(
     config = load_settings(model, flags, sets or [], grid or [])
     outputs = [Path(path) for path in output or []]
     _check_outputs(outputs, force=force)
+    _check_limits(config.sweep)
 
     from llmprof.experiments.sweep import Signals, check_measured, run_sweep
 
@@ -135,6 +136,19 @@ def _seconds(option: str, text: str | None) -> float | None:
             f"{option} {text} is no time", remedy="Give a number and s, ms or us: 50ms"
         )
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def _check_limits(settings: SweepSettings) -> None:
+    """A limit of latency chooses among batches: without any it would change nothing."""
+    from llmprof.analysis.batch_choice import BATCH_KEYS
+
+    given = {"--ttft-max": settings.ttft_max_s, "--tpot-max": settings.tpot_max_s}
+    idle = [option for option, limit in given.items() if limit is not None]
+    if idle and not any(key in settings.grid for key in BATCH_KEYS):
+        raise InputError(
+            f"{' and '.join(idle)} names the largest batch, and the grid has no axis of batches",
+            remedy=f"Add --grid {BATCH_KEYS[0]}=1-16*2, or leave it out",
+        )
 
 
 def _check_outputs(outputs: Sequence[Path], *, force: bool) -> None:

@@ -148,6 +148,11 @@ def test_a_row_that_cannot_run_has_its_reason_and_every_format_is_written(
         ((), 2, "a sweep needs an axis"),
         (("--grid", "workload.batch=4-1"), 2, "the range 4-1 is empty"),
         (("--grid", "workload.batch=1", "--tpot-max", "50"), 2, "--tpot-max 50 is no time"),
+        (
+            ("--grid", "workload.prompt_tokens=8,16", "--tpot-max", "50ms"),
+            2,
+            "the grid has no axis of batches",
+        ),
         (("--grid", "workload.batch=1", "-o", "x.xlsx"), 2, "no sweep format"),
         (("--grid", "workload.prompt_tokens=100000"), 2, "no cell was measured"),
         (("--grid", "execution.fused=on", *SHORT), 7, "no cell was measured"),

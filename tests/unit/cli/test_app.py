@@ -145,6 +145,13 @@ def test_a_wrong_call_is_one_line_with_where_to_look(
     assert (out, err.replace("argument (more)", "argument(s) (more)")) == ("", line)
 
 
+def test_ceilings_refuse_a_number_of_processes_that_nothing_uses(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert execute(["ceilings", "--processes", "4"]) == 2
+    assert "--processes 4 is about the collectives" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "example"),
     [

@@ -56,6 +56,8 @@ def test_every_format_is_written(tmp_path: Path) -> None:
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--price-per-hour", "1"], "needs a speed"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--context", "8k"], "no whole number"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--set", "device=cpu"], "does not use"),
+        (["plan", "llama-3.1-8b", "--memory", "24GB", "--device", "cpu"], "is about --verify"),
+        (["plan", "llama-3.1-8b", "--memory", "24GB", "--vary", "context"], "is about --verify"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--bandwidth", "9GB"], "is no rate"),
         (["plan", "llama-3.1-8b", "--device-name", "H100"], "may be any of"),
         (["plan", "llama-3.1-8b", "--device-name", "B9000"], "does not know"),
