@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
@@ -20,6 +20,9 @@ from llmprof.errors import InputError, LlmprofError
 from llmprof.renderers.markdown import code, escaped
 from llmprof.store.documents import read_document
 from llmprof.store.outputs import write_atomic
+
+if TYPE_CHECKING:
+    from llmprof.schema.comparison import Comparison
 
 QUESTIONS = "questions.yaml"
 
@@ -75,8 +78,20 @@ def _comparison(path: Path, question: str) -> Shown:
         page=comparison_html(comparison, question=question),
         headline=comparison.headline,
         on=comparison.candidate.device,
-        command=f"llmprof compare {comparison.baseline.run_ids[0]} {comparison.candidate.run_ids[0]}",
+        command=shlex.join(["llmprof", "compare", *_compared(comparison)]),
     )
+
+
+def _compared(comparison: "Comparison") -> list[str]:
+    """What was named: two saved runs, or a model and what was set differently in its two arms."""
+    if comparison.live is None:
+        return [comparison.baseline.run_ids[0], comparison.candidate.run_ids[0]]
+    arms = ("--base", "baseline"), ("--cand", "candidate")
+    changes = [
+        (option, ",".join(f"{one.key}={getattr(one, side)}" for one in comparison.settings))
+        for option, side in arms
+    ]
+    return [comparison.baseline.model, *(word for change in changes for word in change)]
 
 
 def _gate(path: Path, question: str) -> Shown:

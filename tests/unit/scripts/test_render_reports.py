@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from llmprof.errors import InputError
+from llmprof.schema.comparison import SettingChange
 from llmprof.store.documents import write_document
 from scripts.render_reports import render_folder
 from tests.records import a_run_record
 from tests.sweeps import a_sweep, some_metrics
+from tests.unit.renderers.documents import a_comparison, a_live_comparison
 
 QUESTIONS = "grid: Which <batch> is best?\none: Where does it go?\n"
 
@@ -50,3 +52,19 @@ def test_what_does_not_fit_together_is_refused(folder: Path, questions: str, mes
     with pytest.raises(InputError, match=message):
         render_folder(folder)
     assert not (folder / "README.md").exists()
+
+
+def test_the_command_of_a_comparison_is_one_that_makes_it(folder: Path) -> None:
+    """Saved runs are named; a live one by its settings: comparing its runs gives another document."""
+    change = SettingChange(key="weights.quantization", baseline="none", candidate="int8")
+    live = a_live_comparison().model_copy(update={"settings": (change,)})
+    saved = a_comparison()
+    write_document(folder / "live.compare.json", live)
+    write_document(folder / "saved.compare.json", saved)
+    (folder / "questions.yaml").write_text(f"{QUESTIONS}live: What?\nsaved: What?\n")
+    render_folder(folder)
+    index = (folder / "README.md").read_text()
+    arms = "--base weights.quantization=none --cand weights.quantization=int8"
+    assert f"`llmprof compare {live.baseline.model} {arms}`" in index
+    ids = saved.baseline.run_ids[0], saved.candidate.run_ids[0]
+    assert f"`llmprof compare {ids[0]} {ids[1]}`" in index
