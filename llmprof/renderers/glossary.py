@@ -53,9 +53,10 @@ GLOSSARY: Final = (
     Term("ridge point", "The intensity at which the memory and the compute ceiling meet."),
     Term(
         "roof fraction",
-        "Least time over measured time, each round against the readings beside it; points, ledger "
-        "and sentences use the ceilings that give the same fraction at the median step. Above 100 % "
-        "means that a count or a ceiling is wrong: it is shown, never clipped.",
+        "Least time of bytes and FLOP at the ceilings, without fixed cost, over measured time; each "
+        "round against the readings beside it. Points, ledger and sentences use the ceilings that give "
+        "the same fraction at the median step. Above 100 % means that a count or a ceiling is wrong: "
+        "it is shown, never clipped.",
         ("of its roof",),
     ),
     Term(
