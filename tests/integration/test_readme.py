@@ -6,6 +6,7 @@ command: it stands between the demo's markers, or in a block that is marked `tex
 
 import re
 import shlex
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
@@ -140,6 +141,14 @@ def test_every_make_target_exists() -> None:
     named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
     assert named
     assert named <= targets
+
+
+def test_nothing_pins_what_a_cuda_build_of_torch_pins_itself() -> None:
+    """`make demo` installs torch under these constraints, and its CUDA build wants its own triton."""
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*constraints, *project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert [one for one in asked if re.match(r"triton|nvidia-(?!ml-py)|cuda-", one)] == []
 
 
 def test_files_that_are_linked_or_named_exist() -> None:
