@@ -12,12 +12,15 @@ def ls(json: Json = False) -> None:
     Runs are in .llmprof/runs under the current folder; LLMPROF_DIR names another one. Every command
     that takes a run takes @last, @last~1, the start of an id, its last eight characters or a path.
     """
+    from llmprof.analysis.validity import select_rounds
     from llmprof.renderers.listing_text import render_listing
     from llmprof.schema.listing import Listing
     from llmprof.store.run_summaries import list_runs
     from llmprof.store.runs import runs_folder
 
-    listing = Listing(folder=str(runs_folder()), runs=list_runs())
+    listing = Listing(
+        folder=str(runs_folder()), runs=list_runs(lambda rounds: select_rounds(rounds).rounds)
+    )
     if json:
         print_json(listing)
     else:

@@ -23,7 +23,7 @@ class RunSummary(Record):
     prompt_tokens: PositiveInt | None = None
     output_tokens: PositiveInt | None = None
     decode_step_s: NonNegativeFloat | None = None
-    """Median over all rounds of a round's median decode step, before a report rejects any."""
+    """Median over rounds of a round's median decode step, over the rounds that a report uses."""
     reason: str | None = None
     """Why it is partial or cannot be read."""
 

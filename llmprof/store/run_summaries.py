@@ -1,24 +1,31 @@
 """One line per saved run, from the few keys that name it, without checking the whole document."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
-from pydantic import ValidationError
-from pydantic_core import from_json
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
 
+from llmprof.schema.cost import Phase
 from llmprof.schema.listing import RunSummary
+from llmprof.schema.run import Round, StepSample
 from llmprof.store.runs import run_files
 
+Usable = Callable[[Sequence[Round]], Sequence[Round]]
+"""Of the rounds of a run those that a report computes with."""
+_ROUNDS: Final = TypeAdapter(tuple[Round, ...])
 
-def list_runs() -> tuple[RunSummary, ...]:
+
+def list_runs(usable: Usable) -> tuple[RunSummary, ...]:
     """Summarise every saved run, oldest first; one that cannot be read is listed as such."""
-    return tuple(_summary(file) for file in run_files())
+    return tuple(_summary(file, usable) for file in run_files())
 
 
-def _summary(file: Path) -> RunSummary:
+def _summary(file: Path, usable: Usable) -> RunSummary:
     try:
-        return _from_tree(file, from_json(file.read_bytes()))
+        return _from_tree(file, from_json(file.read_bytes()), usable)
     except OSError as error:
         return _unreadable(file, str(error.strerror))
     except (ValueError, ValidationError, KeyError, TypeError, AttributeError):
@@ -36,7 +43,7 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _from_tree(file: Path, tree: dict[str, Any]) -> RunSummary:
+def _from_tree(file: Path, tree: dict[str, Any], usable: Usable) -> RunSummary:
     workload = tree["settings"]["workload"]
     model = tree["model"]
     fixed = workload.get("kind", "fixed") == "fixed"  # a trace has requests of many lengths
@@ -51,12 +58,12 @@ def _from_tree(file: Path, tree: dict[str, Any]) -> RunSummary:
         batch=workload["batch"] if fixed else None,
         prompt_tokens=workload["prompt_tokens"] if fixed else None,
         output_tokens=workload["output_tokens"] if fixed else None,
-        decode_step_s=_decode_step_s(tree["rounds"]),
+        decode_step_s=_decode_step_s(usable(_ROUNDS.validate_json(to_json(tree["rounds"])))),
         reason=tree.get("status_reason"),
     )
 
 
-def _decode_step_s(rounds: list[dict[str, Any]]) -> float | None:
+def _decode_step_s(rounds: Sequence[Round]) -> float | None:
     of_rounds = [
         median(steps)
         for steps in ([_duration_s(step) for step in _decode(one)] for one in rounds)
@@ -65,11 +72,9 @@ def _decode_step_s(rounds: list[dict[str, Any]]) -> float | None:
     return median(of_rounds) if of_rounds else None
 
 
-def _decode(one_round: dict[str, Any]) -> list[dict[str, Any]]:
-    return [step for step in one_round["steps"] if step["shape"]["phase"] == "decode"]
+def _decode(one_round: Round) -> list[StepSample]:
+    return [step for step in one_round.steps if step.shape.phase is Phase.DECODE]
 
 
-def _duration_s(step: dict[str, Any]) -> float:
-    device_s: float | None = step.get("device_s")
-    host_s: float = step["duration_s"]
-    return host_s if device_s is None else device_s
+def _duration_s(step: StepSample) -> float:
+    return step.duration_s if step.device_s is None else step.device_s

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from llmprof.cli.app import execute
 from llmprof.renderers.listing_text import render_listing
+from llmprof.schema.cost import Phase
 from llmprof.schema.listing import Listing, RunSummary
 from llmprof.store.runs import save_run
-from tests.records import a_run_record
+from tests.records import QUIET, a_report, a_run_record
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +59,32 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     (run,) = document["runs"]
     assert (run["id"], run["status"], run["batch"]) == (record.id, "complete", 1)
     assert run["file"] == f".llmprof/runs/{record.id}.json"
+
+
+def test_the_decode_step_is_that_of_the_report_without_rejected_rounds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Five of eight rounds waited for a CPU, and took three times as long for it."""
+    record = a_run_record(rounds=8)
+    busy = QUIET.model_copy(update={"worst_thread_fraction": 0.6})
+    spoiled = [
+        one.model_copy(
+            update={
+                "contention": busy,
+                "steps": tuple(
+                    step.model_copy(update={"duration_s": 3 * step.duration_s})
+                    for step in one.steps
+                ),
+            }
+        )
+        for one in record.rounds[:5]
+    ]
+    record = record.model_copy(update={"rounds": (*spoiled, *record.rounds[5:])})
+    save_run(record)
+    assert execute(["ls", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    (decode,) = [one for one in a_report(record).phases if one.phase is Phase.DECODE]
+    assert run["decode_step_s"] == pytest.approx(decode.step_s.point)
 
 
 def test_the_table_names_each_run_by_what_other_commands_take() -> None:
