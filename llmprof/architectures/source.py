@@ -80,7 +80,7 @@ def require_weights(source: ModelSource, settings: WeightsSettings) -> None:
     if settings.source is WeightSource.FILE and not source.has_weights:
         raise InputError(
             f"'{source.name}' is a configuration without weights",
-            remedy="Set --set weights.source=random, or give a GGUF file or a checkpoint folder",
+            remedy="Add --set weights.source=random, or give a GGUF file or a checkpoint folder",
         )
 
 

@@ -25,7 +25,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 pass (inconclusive too, unless gate.on_inconclusive is fail), "
     "1 regression, 2 bad input, 3 inconclusive, 4 not comparable, 5 unstable machine, "
     "6 measurement failed, 7 capability missing.",
-    no_args_is_help=True,
 )
 
 _Candidate = Annotated[

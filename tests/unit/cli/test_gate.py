@@ -106,6 +106,7 @@ def test_1_for_one_operator_more(fake: Fake, capsys: pytest.CaptureFixture[str])
         ),
         (["gate", "check", "missing.json"], "missing.json does not exist"),
         (["gate", "nothing"], "No such command"),
+        (["gate"], "error: Missing command. See 'llmprof gate --help'"),
     ],
 )
 def test_2_for_bad_input(
