@@ -83,6 +83,8 @@ class GateArms:
             arms = {side: stack.enter_context(ArmProcess(self.plans[side])) for side in order}
             descriptions = {}
             for side in order:  # one after the other: each sees the memory that is really left
+                name = "baseline" if side == BASELINE else "candidate"
+                self.progress.note(f"loading the {name}, {self.plans[side].label}")
                 descriptions[side] = arms[side].open()
             self._learn([descriptions[BASELINE], descriptions[CANDIDATE]])
             yield arms[BASELINE], arms[CANDIDATE]

@@ -67,6 +67,20 @@ def test_no_launch_is_made_for_no_pairs(fake: Fake, tmp_path: Path) -> None:
     assert len(machine.opened) == 2 * 7
 
 
+def test_it_says_which_arm_it_loads_before_the_first_pair(
+    fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loading and warming up both takes most of a minute on a slow machine."""
+    fake(FakeMachine())
+    assert execute(["gate", "run", "cand.yaml", "--base", "base.yaml"]) == 0
+    told = [line.removeprefix("llmprof: ") for line in capsys.readouterr().err.splitlines()]
+    assert told[:3] == [
+        "loading the baseline, base.yaml",
+        "loading the candidate, cand.yaml",
+        "first look 0/12",
+    ]
+
+
 def test_1_for_a_confirmed_regression(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     machine = fake(FakeMachine(slower=1.1))
     assert gate("--json") == 1
