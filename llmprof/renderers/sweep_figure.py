@@ -193,6 +193,7 @@ def _draw_trade_off(panel: "Axes", sweep: Sweep, found: Sequence[Line]) -> None:
     panel.set_xlabel("TPOT", size=8)
     panel.set_ylabel("output tok/s", size=8)
     panel.set_xlim(left=0)
+    panel.locator_params(axis="x", nbins=4)  # each label has a unit: more run into each other
     panel.xaxis.set_major_formatter(lambda value, _: TPOT.text(value))
     _finish(panel, units.significant)
 

@@ -3,17 +3,22 @@
 import csv
 import io
 import re
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from llmprof.errors import InputError
+from llmprof.renderers.figure_style import styled
+from llmprof.renderers.sweep_figure import _PANEL_IN, _draw_trade_off
 from llmprof.renderers.sweep_formats import RENDERERS, check_sweep_suffix, render_sweep
 from llmprof.renderers.sweep_heatmap import has_heatmap
 from llmprof.renderers.sweep_lines import lines, x_axis
 from llmprof.renderers.sweep_text import print_sweep
 from llmprof.renderers.sweep_words import headline
 from llmprof.schema.sweep import CellStatus, Sweep
+from llmprof.store.documents import read_document
 from tests.sweeps import a_sweep, some_metrics
 
 BATCHES = (1, 4, 16)
@@ -130,3 +135,20 @@ def test_cells_whose_intervals_overlap_are_not_ranked() -> None:
     alike = [some_metrics(step_s=0.0200), some_metrics(step_s=0.0201)]
     told = headline(a_sweep({"kv_cache.layout": ("contiguous", "paged")}, alike))
     assert told.startswith("No cell is shown to give more output than another: 49.8 to 50.0 tok/s")
+
+
+def test_times_below_the_trade_off_do_not_run_into_each_other() -> None:
+    """A sweep whose steps take 22 to 58 ms, in one of its panels."""
+    file = Path(__file__).parents[3] / "reports" / "flash-attention.sweep.json"
+    sweep, _ = read_document(file, Sweep)
+    with styled():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=_PANEL_IN, layout="constrained")
+        panel = figure.subplots()
+        _draw_trade_off(panel, sweep, lines(sweep))
+        FigureCanvasAgg(figure).draw()
+        labels = [label.get_window_extent() for label in panel.get_xticklabels()]
+    assert len(labels) > 2
+    assert all(one.x1 + 2 < other.x0 for one, other in pairwise(labels))
