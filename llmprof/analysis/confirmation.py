@@ -20,7 +20,7 @@ from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.measurement import Caveat, Estimate
 from llmprof.schema.prediction import PhasePrediction, Prediction
 from llmprof.schema.run import Round, RunRecord
-from llmprof.units import percent, ratio, seconds
+from llmprof.units import percent, ratio
 
 NAMED_SHARE: Final = 0.02
 """Of the step: a smaller residual of a group is not worth a word."""
@@ -139,8 +139,7 @@ def _sentence(
 
 def _residual(part: GroupResidual) -> str:
     name = "between the groups" if part.group is None else part.group.value.replace("_", " ")
-    sign = "+" if part.residual_s > 0 else "−"
-    return f"{name} {sign}{seconds(abs(part.residual_s))}"
+    return f"{name} {units.signed_seconds(part.residual_s)}"
 
 
 def _disturbed(*records: RunRecord) -> tuple[Caveat, ...]:

@@ -1,9 +1,14 @@
 """stdout and stderr of the process: there, tolerant, and stderr never a reason to fail."""
 
+import codecs
 import io
 import os
 import sys
 from pathlib import Path
+from typing import Final
+
+_SPELLED: Final = {"µ": "u", "→": "->", "·": "|", "…": "...", "×": "x", "≤": "<=", "≥": ">="}
+"""Of characters that stand for something; without its prefix a unit is another one."""
 
 
 def open_standard_streams() -> None:
@@ -36,10 +41,19 @@ def silence_other_ranks() -> None:
 
 
 def tolerate_encoding() -> None:
-    """Print `?` where a terminal's encoding lacks a character, instead of failing."""
+    """Spell out a character that a terminal's encoding lacks, or print `?`, instead of failing."""
+    codecs.register_error("llmprof.spelled", _spelled)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="llmprof.spelled")
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """As `codecs.register_error` calls it: the replacement, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_SPELLED.get(char, "?") for char in lacking), error.end
 
 
 def discard_output() -> None:
