@@ -142,13 +142,12 @@ def test_times_below_the_trade_off_do_not_run_into_each_other() -> None:
     file = Path(__file__).parents[3] / "reports" / "flash-attention.sweep.json"
     sweep, _ = read_document(file, Sweep)
     with styled():
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=_PANEL_IN, layout="constrained")
         panel = figure.subplots()
         _draw_trade_off(panel, sweep, lines(sweep))
-        FigureCanvasAgg(figure).draw()
+        figure.draw_without_rendering()
         labels = [label.get_window_extent() for label in panel.get_xticklabels()]
     assert len(labels) > 2
     assert all(one.x1 + 2 < other.x0 for one, other in pairwise(labels))
