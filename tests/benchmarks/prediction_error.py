@@ -1,6 +1,6 @@
 """Predictions against measurements over a matrix of switches: the error table.
 
-    python tests/benchmarks/prediction_error.py [--quick] [--budget-minutes 40] [--model NAME ...]
+    python -m tests.benchmarks.prediction_error [--quick] [--budget-minutes 40] [--model NAME ...]
 
 For every change: a base run, microbenchmarks of the kernels that change, the prediction (written to a
 file), and only then base and target in turn. Rows are kept in DIR/prediction-error.jsonl as they end:
@@ -188,7 +188,7 @@ def _markdown(cases: Sequence[PredictedCase], failures: Sequence[dict[str, Any]]
     lines = [
         "# Predicted against measured",
         "",
-        f"Made by `python tests/benchmarks/prediction_error.py`; {len(cases)} cases. Step time of the "
+        f"Made by `python -m tests.benchmarks.prediction_error`; {len(cases)} cases. Step time of the "
         "target over that of the base; each prediction was written down before its target ran.",
         "",
         "| forecast | cases | median error | worst error | median of decode | median of prefill |",
