@@ -1,12 +1,11 @@
 """The candidates for the read ceiling of a device: raced against each other, the best one counts."""
 
-import importlib.util
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from llmprof.engine.kernels.triton.available import triton_trouble
 from llmprof.engine.linear import Linear, kernel_name
 
 ReadPasses = Callable[[torch.Tensor, int], object]
@@ -44,15 +43,11 @@ def _streaming_kernels() -> tuple[ReadKernel, ...]:
 
 
 def _triton_kernels(device: str) -> tuple[ReadKernel, ...]:
-    """None where triton is missing, or where it finds no C compiler to build its launcher with."""
-    if importlib.util.find_spec("triton") is None:
+    """None where triton is missing, or builds no kernels: without a C compiler, or for too new a GPU."""
+    if triton_trouble(device) is not None:
         return ()
     from llmprof.ceilings.triton_read import triton_read
 
-    try:
-        triton_read(torch.ones(4096, device=device), 1)
-    except (RuntimeError, OSError, subprocess.SubprocessError):
-        return ()
     return (ReadKernel("triton, 16-byte loads", triton_read, in_one_launch=True),)
 
 
