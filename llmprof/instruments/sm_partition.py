@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from llmprof.errors import CapabilityError
 from llmprof.instruments.green_stream import GreenStream
 
 GRANULE: Final = 8
@@ -20,14 +19,14 @@ class SmPartition:
     """`num_sms` multiprocessors of `cuda:N`; caches and memory are those of the whole GPU.
 
     Work runs there on a stream of the partition, in the context that every kernel was loaded in.
-    Source: torch.cuda.green_contexts, which has such streams since 2.12; before, the driver is asked.
+    Source: torch.cuda.green_contexts; where it has no such streams, or refuses, the driver is asked.
     """
 
     def __init__(self, device: str, num_sms: int) -> None:
         """Reserve it.
 
         Raises:
-            CapabilityError: neither torch nor the driver has green contexts, or they refuse one.
+            CapabilityError: neither torch nor the driver has green contexts, or both refuse one.
         """
         import torch
 
@@ -52,15 +51,16 @@ class SmPartition:
 
 
 def _context_of_torch(num_sms: int, index: int) -> Any:
-    """None where this torch has no green contexts, or none with streams."""
+    """None where this torch has no green contexts with streams, or they do not work here.
+
+    What they need differs by version (a build for CUDA, a newer driver, the package cuda-bindings), and
+    so does how they say so: they are tried.
+    """
     try:
-        from torch.cuda import green_contexts
-    except ImportError:
+        from torch.cuda.green_contexts import GreenContext
+
+        if not hasattr(GreenContext, "Stream"):
+            return None
+        return GreenContext.create(num_sms=num_sms, device_id=index)
+    except (ImportError, RuntimeError):
         return None
-    if not green_contexts.SUPPORTED or not hasattr(green_contexts.GreenContext, "Stream"):
-        return None
-    try:
-        return green_contexts.GreenContext.create(num_sms=num_sms, device_id=index)
-    except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise CapabilityError(f"no partition of {num_sms} multiprocessors: {reason}") from error

@@ -72,7 +72,9 @@ def enter_twice(partition: SmPartition, log: Log) -> None:
             log.calls.append("work")
 
 
-def test_a_torch_with_streams(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_torch_with_streams(says_so: bool, monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+    """torch 2.14 has no constant any more that says whether it was built for CUDA."""
     from torch.cuda import green_contexts
 
     asked: list[dict[str, int]] = []
@@ -85,19 +87,36 @@ def test_a_torch_with_streams(monkeypatch: pytest.MonkeyPatch, log: Log) -> None
 
         Stream = None
 
-    monkeypatch.setattr(green_contexts, "SUPPORTED", True)
+    monkeypatch.setattr(green_contexts, "SUPPORTED", True, raising=False)
+    if not says_so:
+        monkeypatch.delattr(green_contexts, "SUPPORTED")
     monkeypatch.setattr(green_contexts, "GreenContext", GreenContext)
     enter_twice(SmPartition("cuda:1", 64), log)
     assert log.calls == 2 * ["synchronize", "in its stream", "work", "synchronize", "out"]
     assert asked == [{"num_sms": 64, "device_id": 1}]
 
 
+class NoStreams:
+    pass
+
+
+class Refusing:
+    Stream = None
+
+    @staticmethod
+    def create(**_: int) -> None:
+        raise RuntimeError("GreenContext requires the cuda.bindings package")
+
+
+@pytest.mark.parametrize("context", [NoStreams, Refusing])
 def test_a_torch_without_takes_a_stream_of_the_driver(
-    monkeypatch: pytest.MonkeyPatch, log: Log
+    context: type, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     """Not its current context: kernels that are loaded already belong to another one."""
+    from torch.cuda import green_contexts
+
     driver = Driver()
-    monkeypatch.setattr(sm_partition, "_context_of_torch", lambda num_sms, index: None)
+    monkeypatch.setattr(green_contexts, "GreenContext", context)
     monkeypatch.setattr(green_stream, "_opened", lambda: driver)
     monkeypatch.setattr(
         torch.cuda, "ExternalStream", lambda address, device: f"{address:#x} of {device}"
@@ -116,6 +135,7 @@ def test_a_driver_that_refuses_or_is_too_old() -> None:
 
 
 def test_a_machine_without_a_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sm_partition, "_context_of_torch", lambda num_sms, index: None)
     monkeypatch.setattr(green_stream, "_LIBRARY", "libcuda-that-is-not-here.so")
     with pytest.raises(CapabilityError, match="cannot be opened"):
         SmPartition("cuda:0", 64)
