@@ -20,6 +20,8 @@ triton = pytest.importorskip("triton")
 AMPERE, HOPPER = 80, 90
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 has_cuobjdump = pytest.mark.skipif(not CUOBJDUMP.exists(), reason="this triton has no cuobjdump")
+VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+"""Tests run with those of torch 2.11 (3.6), 2.13 (3.7) and 2.14 (3.8), which compile differently."""
 REGISTERS = 65_536
 """Of a multiprocessor, as its 64 K of 32 bits have been since Kepler."""
 
@@ -207,6 +209,12 @@ def test_one_row_of_a_large_model(
     multiprocessors have 8.6 MB on their way when they start a turn. (fp8 has registers for 2.) Barriers change the layout of x and
     of scales, once for 8 rows: there were 22 in each turn where threads had one row each.
     """
+    most_barriers = 19 if VERSION < (3, 7) else 23
+    programs = 2 if fmt == WeightFormat("fp8") else 4
+    if fmt == WeightFormat("int4", 128) and VERSION >= (3, 8):
+        programs = (
+            3  # one of its kernels takes 140 registers of a thread, where 128 leave room for 4
+        )
     from llmprof.engine.kernels.triton.fused_products import (
         triton_added_matvec_,
         triton_gated_matvec,
@@ -230,10 +238,10 @@ def test_one_row_of_a_large_model(
         assert len(re.findall(rf"{WIDE_LOAD}|{WIDE_FIRST}", ptx)) >= 2 * 8
         narrow = 16 if fmt is not None and fmt.group_size else 8
         assert len(re.findall(r"ld\.global(?!\S*\.v4)", ptx)) <= 2 * narrow
-        assert ptx.count("bar.sync") <= (19 if fmt is not None and fmt.group_size else 9)
+        assert ptx.count("bar.sync") <= (most_barriers if fmt is not None and fmt.group_size else 9)
         used = compiled.resources("fused_one_row", tmp_path)
         assert used["STACK"] == used["LOCAL"] == 0
-        assert REGISTERS // (128 * used["REG"]) >= (2 if fmt == WeightFormat("fp8") else 4)
+        assert REGISTERS // (128 * used["REG"]) >= programs
         if fmt is not None and fmt.number in ("int8", "int4"):
             codes = 8 * 16 * (2 if fmt.number == "int4" else 1)
             assert ptx.count("prmt.b32") == codes, "one instruction makes a float of a code"
@@ -249,7 +257,8 @@ def on_meta(shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor:
 def test_a_long_context(compiled: Compiled, block_tokens: int, tmp_path: Path) -> None:
     """32,768 tokens of one sequence: 8 KV heads in 64 parts, all of them at once on 132 multiprocessors.
 
-    Of their 228 KiB of shared memory a program takes as little as 4 of them leave to each.
+    Of their 228 KiB of shared memory a program takes as little as 4 of them leave to each. From triton 3.7
+    on a thread takes 168 registers instead of 126, so that a quarter of the programs waits for others.
     """
     from llmprof.engine.kernels.triton.attention_decode import triton_decode_attention
 
@@ -260,7 +269,7 @@ def test_a_long_context(compiled: Compiled, block_tokens: int, tmp_path: Path) -
     triton_decode_attention(query, store, None, tables, lengths, 32_768)
     used = compiled.resources("_attend", tmp_path)
     assert used["STACK"] == used["LOCAL"] == 0
-    assert REGISTERS // (128 * used["REG"]) >= 4
+    assert REGISTERS // (128 * used["REG"]) >= (4 if VERSION < (3, 7) else 3)
     assert 4 * (used["SHARED"] + 38_912 + 1024) <= 228 << 10
     assert in_one_piece(compiled.ptx["_attend"], WIDE_COPY) >= 2 * 16
 
