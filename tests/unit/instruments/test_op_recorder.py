@@ -109,9 +109,11 @@ def test_int8_products() -> None:
 
 
 def test_products_in_fp8_have_a_formula() -> None:
-    rows, codes = (torch.randn(n, 64).to(torch.float8_e4m3fn) for n in (40, 32))
-    scales, bias = torch.ones(32), torch.zeros(32).bfloat16()
-    count = flops(lambda: scaled_product(rows, torch.ones(40, 1), codes, scales, bias))
+    """On tensors without numbers: torch 2.11 has no scales of rows on a CPU."""
+    with torch.device("meta"):
+        rows, codes = (torch.empty(n, 64, dtype=torch.float8_e4m3fn) for n in (40, 32))
+        row_scales, scales, bias = torch.ones(40, 1), torch.ones(32), torch.zeros(32).bfloat16()
+    count = flops(lambda: scaled_product(rows, row_scales, codes, scales, bias))
     assert count == 2 * 40 * 32 * 64
 
 
@@ -143,8 +145,9 @@ def test_sequences_of_different_lengths_count_their_own_rectangles() -> None:
         query, keys, keys, ends_q, None, 1, 9, False, None, None, True, used, out_val=None
     )
     assert by_name == in_place == 4 * 10 * 6 * 8
-    out = formula_table()[torch.ops.torch_attn._varlen_attn_out]
-    assert out(query, query, keys, keys, ends_q, ends_k, 1, 4, out_val=None) == 4 * 10 * 6 * 8
+    if hasattr(torch.ops.torch_attn, "_varlen_attn_out"):  # torch 2.11 has none
+        out = formula_table()[torch.ops.torch_attn._varlen_attn_out]
+        assert out(query, query, keys, keys, ends_q, ends_k, 1, 4, out_val=None) == 4 * 10 * 6 * 8
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
