@@ -7,6 +7,7 @@ from llmprof.costs.weight_formats import WeightFormat
 from llmprof.engine.kernels.fp8_products import fp8_product
 from llmprof.engine.kernels.triton import quantize_rows
 from llmprof.engine.kernels.triton.quantize_rows import triton_quantize_rows
+from tests.fp8_by_rows import fp8_by_rows
 from tests.packed_weights import random_packed
 
 
@@ -27,6 +28,7 @@ def test_rows_as_torch_rounds_them(
     assert torch.equal(codes.float(), scaled.clamp(-448, 448).to(torch.float8_e4m3fn).float())
 
 
+@fp8_by_rows
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_product_of_rows_in_fp8(bias: bool) -> None:
     packed, weights = random_packed(WeightFormat("fp8"), 48, 96, torch.bfloat16)

@@ -20,6 +20,7 @@ from llmprof.ceilings.matmul_kernels import (
 )
 from llmprof.ceilings.timing import Stopwatch
 from llmprof.store.progress import NullProgress
+from tests.fp8_by_rows import fp8_by_rows
 
 SMALL: tuple[Shape, ...] = ((32, 48, 64), (64, 64, 64), (128, 96, 64))
 
@@ -167,6 +168,7 @@ def test_float32_is_full_unless_tf32_is_meant() -> None:
         torch.set_float32_matmul_precision("highest")
 
 
+@fp8_by_rows
 def test_fp8_is_measured_as_the_engine_multiplies_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.name for one in matmul_kernels("fp8", "cpu")] == ["torch._scaled_mm"]
     monkeypatch.setattr(matmul_kernels_module, "multiplies_fp8", lambda device: True)
