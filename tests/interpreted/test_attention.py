@@ -122,8 +122,16 @@ def test_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(out.double(), expected(cache, query, 0, case), rtol=0, atol=2e-3)
 
 
-def test_few_sequences_are_split_and_many_are_not() -> None:
-    assert plan_decode(1, 8, 128, 32_768, 132).splits == 64
+@pytest.mark.parametrize("at_once", [3, 4])
+def test_few_sequences_are_split_and_many_are_not(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among the programs that 132 multiprocessors run at once, so that none waits for another to end."""
+    monkeypatch.setattr(attention_decode, "_AT_ONCE", at_once)
+    assert plan_decode(1, 8, 128, 32_768, 132).splits == (64 if at_once == 4 else 49)
     assert plan_decode(256, 8, 128, 32_768, 132).splits == 1
     assert plan_decode(1, 8, 128, 100, 132).splits == 2
     assert plan_decode(1, 8, 128, 64, 132).splits == 1
+    for sequences in range(1, 100):
+        splits = plan_decode(sequences, 8, 128, 32_768, 132).splits
+        assert splits == 1 or sequences * 8 * splits <= at_once * 132

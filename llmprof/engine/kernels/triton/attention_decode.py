@@ -20,7 +20,10 @@ from llmprof.engine.kernels.triton.last_program import MOST_SHARED, arrival_coun
 
 _LEAST_OF_A_DOT: Final = 16
 """Rows, and numbers that are summed: fewer are filled up with zeros."""
-_PROGRAMS_PER_MULTIPROCESSOR: Final = 4
+_TRITON: Final = tuple(int(part) for part in triton.__version__.split(".")[:2])
+_AT_ONCE: Final = 4 if _TRITON < (3, 7) else 3
+"""Programs that a multiprocessor has registers for: a thread takes 126 of them with Triton 3.6, and 168
+from 3.7 on (16-bit caches, compiled for 9.0)."""
 _MOST_SPLITS: Final = 64
 _NUMBERS_PER_TILE: Final = 8192
 _NUMBERS_PER_JOIN: Final = 8192
@@ -188,11 +191,14 @@ class DecodePlan:
 def plan_decode(
     sequences: int, kv_heads: int, head_dim: int, seen_tokens: int, num_multiprocessors: int
 ) -> DecodePlan:
-    """Enough programs to fill the GPU. `seen_tokens`: of the longest sequence, within its window."""
+    """As many programs as a GPU runs at once: one more, and all would wait for a second round of them.
+
+    `seen_tokens`: of the longest sequence, within its window.
+    """
     dims = max(_LEAST_OF_A_DOT, triton.next_power_of_2(head_dim))
     tile = max(_LEAST_OF_A_DOT, min(64, _NUMBERS_PER_TILE // dims))
     shared = sequences * kv_heads
-    wanted = -(-_PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors // shared)
+    wanted = _AT_ONCE * num_multiprocessors // shared
     useful = -(-seen_tokens // tile)
     most = _MOST_SPLITS if shared <= MOST_SHARED else 1
     return DecodePlan(tile, max(1, min(wanted, useful, most)))

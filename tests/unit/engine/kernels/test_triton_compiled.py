@@ -255,10 +255,10 @@ def on_meta(shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("compiled", [HOPPER], indirect=True)
 @pytest.mark.parametrize("block_tokens", [16, 32_768])
 def test_a_long_context(compiled: Compiled, block_tokens: int, tmp_path: Path) -> None:
-    """32,768 tokens of one sequence: 8 KV heads in 64 parts, all of them at once on 132 multiprocessors.
+    """32,768 tokens of one sequence: 8 KV heads in parts, all of them at once on 132 multiprocessors.
 
     Of their 228 KiB of shared memory a program takes as little as 4 of them leave to each. From triton 3.7
-    on a thread takes 168 registers instead of 126, so that a quarter of the programs waits for others.
+    on a thread takes 168 registers instead of 126, which leaves room for 3 programs.
     """
     from llmprof.engine.kernels.triton.attention_decode import triton_decode_attention
 
