@@ -1,6 +1,8 @@
 """Arms of a gate without processes: each says how fast it is, and what happens to it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -89,3 +91,13 @@ def _scaled(one: Round, scale: float, contention: Contention) -> Round:
         steps.append(step.model_copy(update={"start_s": start_s, "duration_s": duration_s}))
         start_s += duration_s
     return one.model_copy(update={"steps": tuple(steps), "contention": contention})
+
+
+Fake = Callable[[FakeMachine], FakeMachine]
+"""Puts the machine in place of the arms' processes."""
+
+
+def write_settings(
+    path: Path, gate: str = "  tolerance: 0.05\n", model: str = "some-model"
+) -> None:
+    path.write_text(f"model: {model}\n\ngate:\n{gate}")

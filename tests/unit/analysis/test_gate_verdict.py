@@ -85,18 +85,20 @@ def test_the_worst_metric_decides_and_a_shown_failure_first() -> None:
         assert gate_verdict(some) is expected
 
 
+def pair(candidate_s: float) -> Pair:
+    return Pair(
+        look=Look.FIRST,
+        launch=0,
+        candidate_first=False,
+        baseline={TPOT: 0.010},
+        candidate={TPOT: candidate_s},
+    )
+
+
 def test_pairs_that_were_taken_already_are_not_asked_for() -> None:
     """Of a change that is as large as the tolerance no number of pairs is enough: 24 of noise 1 % were."""
     pairs = [
-        Pair(
-            look=Look.FIRST,
-            launch=0,
-            candidate_first=False,
-            baseline={TPOT: 0.010},
-            candidate={TPOT: 0.0105 * (1 + spread * (-1) ** index)},
-        )
-        for spread in (0.01, 0.1)
-        for index in range(24)
+        pair(0.0105 * (1 + spread * (-1) ** index)) for spread in (0.01, 0.1) for index in range(24)
     ]
     found = TimedVerdict(GateVerdict.INCONCLUSIVE, "neither")
     rule = TimedRule(metric_named(TPOT), 0.05)
@@ -106,16 +108,7 @@ def test_pairs_that_were_taken_already_are_not_asked_for() -> None:
 
 
 def test_figures_of_a_timed_metric_by_hand() -> None:
-    pairs = [
-        Pair(
-            look=Look.FIRST,
-            launch=0,
-            candidate_first=False,
-            baseline={TPOT: 0.010},
-            candidate={TPOT: 0.011},
-        )
-        for _ in range(12)
-    ]
+    pairs = [pair(0.011) for _ in range(12)]
     spoiled = pairs[0].model_copy(update={"candidate": {TPOT: 9.0}, "rejected": "steal"})
     found = TimedVerdict(GateVerdict.FAIL, "confirmed")
     judged = judge_timed(TimedRule(metric_named(TPOT), 0.05), found, [*pairs, spoiled])

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,6 +11,14 @@ from tests.published import LLAMA_3_1_8B
 from tests.tiny_decoders import on_paper, settings
 
 LONG = settings(workload={"prompt_tokens": 8000, "output_tokens": 192, "batch": 4})
+TWO_AT_ONCE: dict[str, Any] = {
+    "workload": {
+        "kind": "trace",
+        "requests": 3,
+        "lengths": {"prompt": {"mean": 100}, "output": {"mean": 20}},
+    },
+    "batching": {"policy": "static", "max_sequences": 2},
+}
 WEIGHT_BYTES = 8_030_261_248 * 2
 KV_BYTES = 4 * 8192 * 131_072
 """Sequences, tokens, bytes per token."""
@@ -111,28 +121,13 @@ def test_scores_of_served_prompts_are_made_one_prompt_after_the_other() -> None:
 
 def test_a_served_batch_without_a_cache_computes_its_longest_context_in_the_end() -> None:
     """Of two requests at once 100 prompt tokens and 20 of output, the last of which is never read."""
-    config = settings(
-        kv_cache={"layout": "none"},
-        workload={
-            "kind": "trace",
-            "requests": 3,
-            "lengths": {"prompt": {"mean": 100}, "output": {"mean": 20}},
-        },
-        batching={"policy": "static", "max_sequences": 2},
-    )
+    config = settings(kv_cache={"layout": "none"}, **TWO_AT_ONCE)
     need = predicted_memory(LLAMA_3_1_8B, config, "bf16")
     assert need.activation_bytes == 2 * 119 * 2 * NUMBERS
 
 
 def test_a_padded_batch_is_prefilled_at_once() -> None:
-    config = settings(
-        workload={
-            "kind": "trace",
-            "requests": 3,
-            "lengths": {"prompt": {"mean": 100}, "output": {"mean": 20}},
-        },
-        batching={"policy": "static", "max_sequences": 2},
-    )
+    config = settings(**TWO_AT_ONCE)
     need = predicted_memory(LLAMA_3_1_8B, config, "bf16")
     assert need.activation_bytes == 2 * 100 * 2 * NUMBERS
     assert need.kv_bytes == 2 * 119 * 131_072
