@@ -1,5 +1,6 @@
 """Which kernel an op group runs: two steps with one key differ in the amount of work alone."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from llmprof.analysis.prediction_target import PACKED_ROWS, Target
@@ -30,13 +31,17 @@ def kernel_key(group: OpGroup, target: Target, shape: StepShape) -> KernelKey:
 
 
 def phase_with_kernel(group: OpGroup, base: Target, target: Target, phase: Phase) -> Phase:
-    """Of the base's phases the one that runs what `target` runs in `phase`, which is the first one asked.
+    """Of the base's phases the one that runs what `target` runs in `phase`: see `phase_of_key`."""
+    keys = {one: kernel_key(group, base, base.cost(one).shape) for one in base.phases}
+    return phase_of_key(kernel_key(group, target, target.cost(phase).shape), phase, keys)
 
-    Where none does it is `phase` too. The time of the very kernel in a step says more than a benchmark that leads from another one to it.
+
+def phase_of_key(wanted: KernelKey, phase: Phase, keys: Mapping[Phase, KernelKey]) -> Phase:
+    """The phase whose key is the wanted one, `phase` itself first; `phase` too where none is.
+
+    The time of the very kernel in a step says more than a benchmark that leads from another one to it.
     """
-    wanted = kernel_key(group, target, target.cost(phase).shape)
-    phases = dict.fromkeys((phase, *base.phases))
-    alike = (one for one in phases if kernel_key(group, base, base.cost(one).shape) == wanted)
+    alike = (one for one in dict.fromkeys((phase, *keys)) if keys.get(one) == wanted)
     return next(alike, phase)
 
 

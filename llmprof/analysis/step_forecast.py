@@ -20,7 +20,7 @@ from llmprof.analysis.host_forecast import (
     start_cost_s,
     without_starts,
 )
-from llmprof.analysis.kernel_keys import kernel_key
+from llmprof.analysis.kernel_keys import kernel_key, phase_of_key
 from llmprof.analysis.kernel_times import KernelTimes
 from llmprof.analysis.limits import MIN_CONFIDENCE
 from llmprof.analysis.op_roof import op_roof
@@ -184,14 +184,10 @@ def _change(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> Group
 
 
 def _source_phase(basis: Basis, group: OpGroup, phase: Phase, after: Setting) -> Phase:
-    """As `kernel_keys.phase_with_kernel`, of the phases that the base has timed."""
+    """As `kernel_keys.phase_with_kernel`, of the phases in which the base has timed the group."""
+    timed = [one for one, case in basis.cases.items() if group in case.splits.center.groups]
     wanted = kernel_key(group, after.target, after.work.cost.shape)
-    ran = (
-        one
-        for one in dict.fromkeys((phase, *basis.cases))
-        if group in basis.cases[one].splits.center.groups and _key(basis, group, one) == wanted
-    )
-    return next(ran, phase)
+    return phase_of_key(wanted, phase, {one: _key(basis, group, one) for one in timed})
 
 
 def _host_phase(basis: Basis, phase: Phase, shape: StepShape) -> Phase:
