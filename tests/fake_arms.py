@@ -26,6 +26,8 @@ class FakeMachine:
     contention: Contention = QUIET
     outputs: dict[str, str] = field(default_factory=dict)
     """Label -> hash of its tokens."""
+    relaunched: dict[str, dict[str, object]] = field(default_factory=dict)
+    """Label -> what differs in the description of every launch after its first."""
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
     fails: LlmprofError | BaseException | None = None
     fingerprint: str = "0123456789abcdef"
@@ -62,14 +64,18 @@ class FakeArm:
         environment = RECORD.environment.model_copy(
             update={"fingerprint": self.machine.fingerprint}
         )
-        return ArmDescription(
+        description = ArmDescription(
             protocol=PROTOCOL,
             environment=environment,
             model=RECORD.model,
-            engine=RECORD.engine,
+            engine=RECORD.engine.model_copy(update={"weights_checksum": "0f" * 8}),
             output_sha256=self.machine.outputs.get(self.plan.label, "same"),
+            output_tokens=((7, 8, 9),),
             settled=True,
         )
+        if self.machine.opened.count(self.plan.label) == 1:
+            return description
+        return description.model_copy(update=self.machine.relaunched.get(self.plan.label, {}))
 
     def turn(self, seconds: float) -> Turn:
         machine = self.machine

@@ -10,6 +10,7 @@ from llmprof.engine.feed_forward import DenseFeedForward
 from llmprof.engine.kv_cache import KvCache, KvPool
 from llmprof.engine.model import Decoder
 from llmprof.engine.normed_product import GATED_KERNEL, NORMED_KERNEL
+from llmprof.engine.weights_checksum import weights_checksum
 from llmprof.engine.workload import CeilingNeeds
 from llmprof.schema.cost import ExpertsRead, Phase, StepShape
 from llmprof.schema.run import EngineDescription
@@ -78,6 +79,7 @@ def describe_engine(
         kv_bytes_reserved=cache.bytes_reserved,
         kv_bytes_used=kv_bytes_used,
         weight_bytes=engine.manifest.stored_bytes,
+        weights_checksum=_weights_checksum(engine),
         threads=engine.threads,
         random_weights=engine.random_weights,
         kv_access=engine.kv_access,
@@ -93,6 +95,14 @@ def describe_engine(
         attention_fallback=None if chosen is None else chosen.fallback,
         regime="synchronous" if synchronous else "run_ahead",
     )
+
+
+def _weights_checksum(engine: Engine) -> str | None:
+    """None after an error that has left the device without an answer."""
+    try:
+        return weights_checksum(engine.allocated)
+    except RuntimeError:
+        return None
 
 
 def _kernels(engine: Engine, shapes: Sequence[StepShape], cache: KvCache) -> dict[str, str]:

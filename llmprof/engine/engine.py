@@ -70,6 +70,8 @@ class Engine:
     runner: StepRunner = field(default_factory=EagerRunner)
     routed: RoutedExperts = field(default_factory=RoutedExperts)
     """Experts that steps read, of a model that has some."""
+    allocated: tuple[torch.Tensor, ...] = ()
+    """All that the weights lie in."""
 
     @classmethod
     def load(
@@ -140,6 +142,7 @@ class Engine:
             random_weights=loaded.random,
             runner=runner,
             routed=loaded.routed,
+            allocated=loaded.allocated,
         )
 
     def arranged(self, config: RunConfig, progress: Progress | None = None) -> "Engine":

@@ -67,6 +67,8 @@ class LoadedWeights:
     """Tensors whose codes were made here; packed ones that are not named came as they are."""
     routed: RoutedExperts = field(default_factory=RoutedExperts)
     """Told by layers with experts how many of them each step read."""
+    allocated: tuple[torch.Tensor, ...] = ()
+    """All that the weights lie in, in the order of loading."""
 
 
 def load_weights(
@@ -110,7 +112,14 @@ def load_weights(
     with torch.inference_mode():
         decoder = loader.decoder(attention)
     manifest = WeightManifest(origin="engine", tensors=tuple(loader.specs))
-    return LoadedWeights(decoder, manifest, random, tuple(loader.rounded), loader.routed)
+    return LoadedWeights(
+        decoder,
+        manifest,
+        random,
+        tuple(loader.rounded),
+        loader.routed,
+        tuple(loader.allocated),
+    )
 
 
 def open_tensors(source: ModelSource, weights: WeightSource) -> TensorReader:
@@ -149,6 +158,7 @@ class _Loader:
         self._memory = WeightMemory()
         self.specs: list[TensorSpec] = []
         self.rounded: list[str] = []
+        self.allocated: list[torch.Tensor] = []
 
     def decoder(self, attention: Attention) -> Decoder:
         embedding = self._linear([EMBEDDING.removesuffix(".weight")])
@@ -304,8 +314,10 @@ class _Loader:
 
     def _allocate(self, shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor:
         if self._device == "cpu":
-            return self._memory.empty(shape, dtype=dtype)
-        return torch.empty(shape, dtype=dtype, device=self._device)
+            self.allocated.append(self._memory.empty(shape, dtype=dtype))
+        else:
+            self.allocated.append(torch.empty(shape, dtype=dtype, device=self._device))
+        return self.allocated[-1]
 
 
 def _rows(

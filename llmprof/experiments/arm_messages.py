@@ -26,6 +26,8 @@ class ArmDescription(Record):
     engine: EngineDescription
     output_sha256: str | None
     """Over the output ids of a round; every round must give the same."""
+    output_tokens: tuple[tuple[int, ...], ...] | None = None
+    """Those ids, [sequence][step]; null for served requests, and from older versions."""
     settled: bool
     """Two rounds of the warm-up agreed in every phase."""
 

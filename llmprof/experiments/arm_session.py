@@ -12,6 +12,7 @@ from llmprof.engine.unused_settings import check_all_used
 from llmprof.engine.workload import Workload
 from llmprof.errors import MeasurementFailedError
 from llmprof.experiments.arm_messages import PROTOCOL, ArmCounters, ArmDescription, Turn
+from llmprof.experiments.output_tokens import written_tokens
 from llmprof.instruments.canary import Canary
 from llmprof.instruments.clock import HostClock, device_timer
 from llmprof.instruments.contention import ContentionMeter
@@ -78,6 +79,7 @@ class ArmSession:
             model=self.workload.model,
             engine=self.workload.describe(),
             output_sha256=self.output_sha256,
+            output_tokens=written_tokens(self.workload),
             settled=self.settled,
         )
 

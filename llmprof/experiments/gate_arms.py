@@ -13,6 +13,7 @@ from llmprof.analysis.pair_validity import usual_canary_hz, why_spoiled
 from llmprof.errors import MeasurementFailedError
 from llmprof.experiments.arm_messages import ArmDescription, Turn
 from llmprof.experiments.arm_process import ArmPlan, ArmProcess
+from llmprof.experiments.differing_launches import how_they_differ
 from llmprof.schema.gate_result import Look, Pair
 from llmprof.schema.run import Round
 from llmprof.schema.settings import GateSettings
@@ -99,7 +100,8 @@ class GateArms:
         for plan, known, new in zip(self.plans, self.descriptions, descriptions, strict=True):
             if known.output_sha256 != new.output_sha256:
                 raise MeasurementFailedError(
-                    f"{plan.label}: two launches of the same greedy workload gave different tokens",
+                    f"{plan.label}: two launches of the same greedy workload gave different tokens"
+                    f"{how_they_differ(known, new)}",
                     remedy="Check the machine's memory and the kernels before trusting a figure",
                 )
 

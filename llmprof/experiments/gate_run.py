@@ -14,6 +14,7 @@ from llmprof.analysis.metrics import round_metric_names
 from llmprof.errors import InputError, MeasurementFailedError
 from llmprof.experiments.arm_messages import ArmDescription
 from llmprof.experiments.arm_process import ArmPlan
+from llmprof.experiments.differing_launches import how_they_differ
 from llmprof.experiments.gate_arms import BASELINE, CANDIDATE, GateArms
 from llmprof.schema.gate_result import GateArm, GateResult, SettingsLocation
 from llmprof.schema.measurement import Caveat
@@ -158,7 +159,8 @@ def _check_outputs(arms: GateArms, *, allow_other_outputs: bool) -> None:
         getattr(one, key) == getattr(other, key) for key in _NUMERICS
     ):
         raise MeasurementFailedError(
-            "baseline and candidate gave different tokens for the same settings",
+            "baseline and candidate gave different tokens for the same settings"
+            f"{how_they_differ(base, cand)}",
             remedy="Check the candidate's kernels; if another rounding is meant, add "
             "--allow-other-outputs",
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmprof.engine.engine_workload import EngineWorkload
+from llmprof.engine.workload import Workload
 from llmprof.schema.confirmation import OutputComparison
 from llmprof.schema.settings import WorkloadSettings
 from llmprof.session import Session
@@ -22,10 +23,14 @@ class OutputTokens:
 
     @classmethod
     def of(cls, session: Session) -> "OutputTokens":
-        workload = session.workload
-        if not isinstance(workload, EngineWorkload):
-            return cls(session.config.workload, None)
-        return cls(session.config.workload, tuple(map(tuple, workload.output_tokens().tolist())))
+        return cls(session.config.workload, written_tokens(session.workload))
+
+
+def written_tokens(workload: Workload) -> tuple[tuple[int, ...], ...] | None:
+    """Ids [sequence][step] of the last round; None for served requests, which keep none."""
+    if not isinstance(workload, EngineWorkload):
+        return None
+    return tuple(map(tuple, workload.output_tokens().tolist()))
 
 
 def compare_outputs(one: OutputTokens, other: OutputTokens) -> OutputComparison:
@@ -39,10 +44,17 @@ def compare_outputs(one: OutputTokens, other: OutputTokens) -> OutputComparison:
         keys = ", ".join(f"workload.{key}" for key in differing)
         return OutputComparison(same=None, reason=f"{keys} differ: other tokens were asked for")
     equal = np.array(one.ids) == np.array(other.ids)
-    steps = np.flatnonzero(~equal.all(axis=0))
     return OutputComparison(
         same=bool(equal.all()),
         tokens=int(equal.size),
         equal_tokens=int(equal.sum()),
-        first_difference=int(steps[0]) + 1 if steps.size else None,
+        first_difference=first_difference(one.ids, other.ids),
     )
+
+
+def first_difference(
+    one: tuple[tuple[int, ...], ...], other: tuple[tuple[int, ...], ...]
+) -> int | None:
+    """Number, from 1, of the first token that differs in any sequence; None where all are equal."""
+    steps = np.flatnonzero((np.array(one) != np.array(other)).any(axis=0))
+    return int(steps[0]) + 1 if steps.size else None

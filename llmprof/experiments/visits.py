@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmprof.experiments.differing_launches import with_what_weights
 from llmprof.schema.ceilings import CeilingReading
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.run import DeviceTelemetry, Round, RunRecord
@@ -92,11 +93,14 @@ def _shifted(
 def _caveats(records: Sequence[RunRecord]) -> tuple[Caveat, ...]:
     """Of all, each once; visits must give the same tokens as much as rounds must."""
     found = list(dict.fromkeys(caveat for record in records for caveat in record.caveats))
-    if len({record.output_sha256 for record in records}) > 1:
+    first = records[0]
+    odd = next((one for one in records if one.output_sha256 != first.output_sha256), None)
+    if odd is not None:
+        weights = with_what_weights(first.engine, odd.engine)
         found.append(
             Caveat(
                 code="outputs-differ",
-                message="two visits of the same greedy workload gave different tokens",
+                message=f"two visits of the same greedy workload gave different tokens{weights}",
                 remedy="check the machine's memory and the kernels before trusting a figure",
             )
         )

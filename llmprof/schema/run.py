@@ -267,6 +267,9 @@ class EngineDescription(Record):
     kv_bytes_used: NonNegativeInt
     """At the end of a round."""
     weight_bytes: NonNegativeInt
+    weights_checksum: str | None = None
+    """Over every bit of the weights as they lay in memory when the run ended (of a gate's arm: when it
+    was warm); the same for the same weights in the same format. Null in files of older versions."""
     threads: PositiveInt
     random_weights: bool
     kv_access: KvAccess = KvAccess()

@@ -32,6 +32,8 @@ def test_a_worker_loads_takes_turns_counts_and_dies(tmp_path: Path) -> None:
         assert description.model is not None
         assert description.model.num_hidden_layers == 2
         assert description.output_sha256 is not None
+        assert description.output_tokens is not None
+        assert [len(ids) for ids in description.output_tokens] == [4]
         rounds = [one for _ in range(2) for one in arm.turn(0.0).rounds]
         assert [one.index for one in rounds] == [rounds[0].index, rounds[0].index + 1]
         assert round_values(rounds[0])[TPOT] > 0

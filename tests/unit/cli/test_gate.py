@@ -10,7 +10,7 @@ import pytest
 from llmprof.cli.app import execute
 from llmprof.errors import CapabilityError, MeasurementFailedError
 from llmprof.schema.gate_result import GateResult
-from tests.fake_arms import Fake, FakeMachine, write_settings
+from tests.fake_arms import RECORD, Fake, FakeMachine, write_settings
 from tests.records import QUIET
 
 WAITING = QUIET.model_copy(update={"worst_thread_fraction": 0.5})
@@ -180,6 +180,32 @@ def test_6_for_other_tokens_from_the_same_settings(
     assert gate() == 6
     assert "different tokens" in capsys.readouterr().err
     assert gate("--allow-other-outputs") == 0
+
+
+WEIGHTS_CHANGED = RECORD.engine.model_copy(update={"weights_checksum": "1f" * 8})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "different tokens, from token 3 on; their weights were the same to the bit"),
+        (
+            {"output_tokens": ((6, 8, 8),), "engine": WEIGHTS_CHANGED},
+            f"from token 1 on; their weights differed in memory (checksums {'0f' * 8}, {'1f' * 8})",
+        ),
+        # What an llmprof of before has to say.
+        ({"output_tokens": None, "engine": RECORD.engine}, "gave different tokens. Check the"),
+    ],
+)
+def test_6_for_a_launch_that_writes_what_none_before_it_wrote(
+    fake: Fake, capsys: pytest.CaptureFixture[str], changes: dict[str, object], told: str
+) -> None:
+    odd = {"output_sha256": "other", "output_tokens": ((7, 8, 8),), **changes}
+    fake(FakeMachine(relaunched={"base.yaml": odd}))
+    assert gate() == 6
+    error = capsys.readouterr().err
+    assert error.startswith("llmprof: error: base.yaml: two launches of the same greedy workload")
+    assert told in error
 
 
 def test_other_tokens_of_other_numerics_are_a_caveat(fake: Fake, tmp_path: Path) -> None:

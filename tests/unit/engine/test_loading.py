@@ -1,6 +1,7 @@
 """Weights in memory: fused, converted, and accounted for tensor by tensor."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -37,6 +38,9 @@ from tests.model_files import (
     write_safetensors_folder,
 )
 from tests.tiny_decoders import DECODERS, LLAMA, TinyDecoder, on_paper, tensors_of, write_decoder
+
+WITH_ALL_KINDS = [one for one in DECODERS if one.name in {"llama", "all_biases", "qwen3_moe"}]
+"""Norms, norms of heads, biases, matrices of experts."""
 
 
 def load(source: ModelSource, weights: WeightSource, dtype: str = "fp32") -> LoadedWeights:
@@ -203,3 +207,22 @@ def test_packed_weights_are_close_to_the_floats(tmp_path: Path) -> None:
     )
     worst = float((table(loaded) - table(floats)).abs().max())
     assert 0 < worst < float(table(floats).abs().max()) / 200
+
+
+@pytest.mark.parametrize(
+    ("quantization", "group"), [(Quantization.NONE, None), (Quantization.INT8, "channel")]
+)
+@pytest.mark.parametrize("decoder", WITH_ALL_KINDS, ids=lambda decoder: decoder.name)
+def test_all_bytes_of_the_weights_lie_in_what_was_allocated_for_them(
+    tmp_path: Path,
+    decoder: TinyDecoder,
+    quantization: Quantization,
+    group: Literal["channel"] | None,
+) -> None:
+    """So that a checksum over it sees every one of them."""
+    source = resolve_model(str(write_decoder(tmp_path / "tiny", decoder)))
+    settings = WeightsSettings(quantization=quantization, group_size=group)
+    attention = make_attention(AttentionKind.FLASH, "cpu")
+    loaded = load_weights(source, settings, ComputeDtype("fp32"), attention=attention, device="cpu")
+    allocated = sum(tensor.nbytes for tensor in loaded.allocated)
+    assert allocated == loaded.manifest.stored_bytes
