@@ -4,17 +4,26 @@ All rounds of a launch agree with each other, so it is nothing that passes: memo
 else, or a choice that a process makes once.
 """
 
+from typing import Final
+
 from llmprof.experiments.arm_messages import ArmDescription
 from llmprof.experiments.output_tokens import first_difference
 from llmprof.schema.run import EngineDescription
 
+_NO_KERNEL: Final = "none"
+
 
 def how_they_differ(one: ArmDescription, other: ArmDescription) -> str:
-    """The end of a sentence: from which token on, and whether both had the same weights.
+    """The end of a sentence: from which token on, by which kernels, and from which weights.
 
     The first token is the prefill's, all others are those of decode steps.
     """
-    return _from_where(one, other) + with_what_weights(one.engine, other.engine)
+    parts = (
+        _from_where(one, other),
+        _by_what(one.engine, other.engine),
+        with_what_weights(one.engine, other.engine),
+    )
+    return "".join(parts)
 
 
 def _from_where(one: ArmDescription, other: ArmDescription) -> str:
@@ -22,6 +31,16 @@ def _from_where(one: ArmDescription, other: ArmDescription) -> str:
         return ""
     first = first_difference(one.output_tokens, other.output_tokens)
     return "" if first is None else f", from token {first} on"
+
+
+def _by_what(one: EngineDescription, other: EngineDescription) -> str:
+    """Roles with another kernel, which a process chooses by what the system allows it."""
+    roles = sorted({*one.kernels, *other.kernels})
+    return "".join(
+        f"; {role} by {one.kernels.get(role, _NO_KERNEL)}, then by {other.kernels.get(role, _NO_KERNEL)}"
+        for role in roles
+        if one.kernels.get(role) != other.kernels.get(role)
+    )
 
 
 def with_what_weights(one: EngineDescription, other: EngineDescription) -> str:

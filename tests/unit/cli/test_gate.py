@@ -182,6 +182,12 @@ def test_6_for_other_tokens_from_the_same_settings(
     assert gate("--allow-other-outputs") == 0
 
 
+SLOWER_KERNEL = RECORD.engine.model_copy(
+    update={
+        "weights_checksum": "0f" * 8,
+        "kernels": {**RECORD.engine.kernels, "projections": "vectors"},
+    }
+)
 WEIGHTS_CHANGED = RECORD.engine.model_copy(update={"weights_checksum": "1f" * 8})
 
 
@@ -192,6 +198,10 @@ WEIGHTS_CHANGED = RECORD.engine.model_copy(update={"weights_checksum": "1f" * 8}
         (
             {"output_tokens": ((6, 8, 8),), "engine": WEIGHTS_CHANGED},
             f"from token 1 on; their weights differed in memory (checksums {'0f' * 8}, {'1f' * 8})",
+        ),
+        (
+            {"engine": SLOWER_KERNEL},
+            "from token 3 on; projections by torch.nn.functional.linear, then by vectors; their",
         ),
         # What an llmprof of before has to say.
         ({"output_tokens": None, "engine": RECORD.engine}, "gave different tokens. Check the"),
