@@ -4,7 +4,8 @@ python -m scripts.gpu.compile_ahead NUMBER OF CAPABILITY MULTIPROCESSORS MODEL F
 
 A kernel takes about a second, and the cells start some hundred. Each process runs two layers of every
 cell on torch's device `meta`, which has shapes and no numbers, and compiles its share of what is started
-there, for the GPU and without touching it. What it misses, or cannot do, is compiled when it is needed.
+there, for the GPU and without touching it. What it misses, or cannot do, is compiled when it is needed:
+a kernel that Triton refuses is named, and costs no other one.
 """
 
 import dataclasses
@@ -43,10 +44,10 @@ from llmprof.engine.probe import NullProbe
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.step_batch import StepBatch
-from llmprof.errors import LlmprofError
 from llmprof.schema.settings import ContextKind, ExecutionMode, RunConfig
 from llmprof.store.settings_file import load_settings
 from scripts.gpu.cells import base_settings, cells
+from scripts.gpu.job import in_one_line
 from scripts.gpu.ncu_check import shallow_model
 
 META: Final = "meta"
@@ -67,8 +68,8 @@ def main(words: list[str]) -> None:
             settings = {**base_settings("cuda:0"), **cell.changes}
             try:
                 run_on_meta(load_settings(path, settings, []))
-            except (LlmprofError, RuntimeError, NotImplementedError) as error:
-                sys.stderr.write(f"{cell.name}: {str(error).partition(chr(10))[0]}\n")
+            except Exception as error:  # noqa: BLE001 (whatever it is, the next cell has its turn)
+                sys.stderr.write(f"{cell.name}: {in_one_line(error)}\n")
     sys.stderr.write(f"{shares.compiled} of {len(shares.seen)} kernels compiled\n")
 
 
@@ -133,8 +134,14 @@ def compiled_for(capability: int, multiprocessors: int, shares: Shares) -> Itera
     run, native = JITFunction.run, capability >= 89
 
     def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
-        if shares.takes(self.fn.__name__, args, kwargs):
+        name = self.fn.__name__
+        if not shares.takes(name, args, kwargs):
+            return
+        try:
             run(self, *args, grid=grid, warmup=True, **kwargs)
+        except Exception as error:  # noqa: BLE001 (Triton's own are no RuntimeErrors)
+            shares.compiled -= 1
+            sys.stderr.write(f"{name} does not compile: {in_one_line(error)}\n")
 
     with _all_of(
         patch.object(JITFunction, "run", compile_only),

@@ -10,6 +10,7 @@ from llmprof.errors import LlmprofError
 from llmprof.schema.ceilings import Ceilings, ComputeCeiling
 from llmprof.schema.report import Report, RooflinePoint
 from llmprof.store.runs import find_run
+from scripts.gpu.job import in_one_line
 from scripts.gpu.predictions import Predicted, predicted_cells
 
 Found = Mapping[str, Any]
@@ -143,6 +144,8 @@ def _built(run: str) -> Report | str:
         return build_report(find_run(run))
     except LlmprofError as error:
         return str(error)
+    except Exception as error:  # noqa: BLE001 (one run that cannot be read costs its own cell)
+        return in_one_line(error)
 
 
 def _point(report: Report, label: str) -> RooflinePoint | None:

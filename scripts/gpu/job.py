@@ -1,6 +1,7 @@
 """What every part is given: the device, the model, the folder of its results, and its time."""
 
 import json
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,24 @@ def write_whole(path: Path, text: str) -> None:
     beside.replace(path)
 
 
+def open_folder(folder: Path) -> None:
+    """For a new check: what an earlier one found there would be taken for its own. Its runs stay."""
+    for name in ("found", "predictions", "logs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("summary.md", "summary.json", "report.html"):
+        (folder / name).unlink(missing_ok=True)
+    for name in ("found", "logs", "runs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+
 def read_found(folder: Path) -> dict[str, Any]:
     """Findings of every part, by name."""
     files = sorted((folder / "found").glob("[!.]*.json"))
     return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+def in_one_line(error: BaseException) -> str:
+    """`CompilationError: what it says first`. Triton's begin with source, and keep the words apart."""
+    words = str(getattr(error, "error_message", None) or error)
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

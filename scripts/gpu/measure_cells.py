@@ -1,6 +1,7 @@
 """Measures the cells of a group, each predicted from the base run before it is loaded."""
 
 import gc
+import traceback
 from dataclasses import dataclass, field
 
 from llmprof.analysis.prediction import BaseRun, predict
@@ -13,7 +14,8 @@ from llmprof.store.documents import write_document
 from llmprof.store.runs import find_run, save_run
 from llmprof.store.settings_file import load_settings
 from scripts.gpu.cells import Cell, base_settings, cells
-from scripts.gpu.job import Job, read_found
+from scripts.gpu.job import Job, in_one_line, read_found
+from scripts.gpu.lost_device import LostDeviceError, is_lost
 
 BASE = "base"
 
@@ -28,22 +30,38 @@ class CellsOfGroup:
     """Cells that differ in workload, cache, attention or mode alone load their weights once."""
 
     def run(self) -> None:
-        """Every cell of the group, in order; one that cannot run is told with its reason."""
+        """Every cell of the group, in order; one that cannot run is told with its reason.
+
+        Raises:
+            LostDeviceError: none of those that are left can be measured in this process.
+        """
+        ended = read_found(self.job.folder)
         for cell in cells(self.job.device):
-            if cell.group != self.group:
+            if cell.group != self.group or f"cell-{cell.name}" in ended:
                 continue
             if self.job.left_s < cell.least_s:
                 words = f"it needs {cell.least_s:.0f} s, and its group had fewer left"
                 self._not_measured(cell, words)
                 continue
-            try:
-                self._measure(cell)
-            except (LlmprofError, RuntimeError, ValueError) as error:
-                reason = str(error).partition("\n")[0] or type(error).__name__
-                self._not_measured(cell, reason)
-                if not isinstance(error, CapabilityError):
-                    self.kept.drop()  # the next cell has all of the memory
+            if not self._has_measured(cell) and is_lost(self.job.device):
+                raise LostDeviceError(f"the GPU was lost at the cell {cell.name}")
             _free_memory(self.job)
+
+    def _has_measured(self, cell: Cell) -> bool:
+        """What stopped it is written down."""
+        try:
+            self._measure(cell)
+        except LlmprofError as error:
+            self._not_measured(cell, str(error).partition("\n")[0])
+            if not isinstance(error, CapabilityError):
+                self.kept.drop()  # the next cell has all of the memory
+            return False
+        except Exception as error:  # noqa: BLE001 (Triton's own errors are of no other kind)
+            traceback.print_exc()
+            self._not_measured(cell, in_one_line(error))
+            self.kept.drop()
+            return False
+        return True
 
     def _measure(self, cell: Cell) -> None:
         config = self._config(cell)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from scripts.gpu.job import Job
+import pytest
+
+from scripts.gpu.job import Job, read_found
+from scripts.gpu.lost_device import LOST, is_lost
 
 
 class TestOutcomes:
@@ -17,11 +20,14 @@ class TestOutcomes:
         self._number = number
         self._of = of
         self._collected = 0
-        self._outcomes: dict[str, str] = {}
+        ended = read_found(job.folder).get(name, {}).get("ended", {})
+        self._outcomes: dict[str, str] = dict(ended)
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = items[self._number :: self._of]
-        self._collected = len(items)
+        """Those that ended before the GPU was lost to an earlier process do not run again."""
+        own = items[self._number :: self._of]
+        items[:] = [one for one in own if one.nodeid not in self._outcomes]
+        self._collected = len(own)
         self._write()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -31,6 +37,8 @@ class TestOutcomes:
         if self._outcomes.get(report.nodeid) != "failed":
             self._outcomes[report.nodeid] = report.outcome
         self._write()
+        if report.outcome == "failed" and is_lost(self._job.device):
+            pytest.exit(f"the GPU was lost at {report.nodeid}", returncode=LOST)
 
     def _write(self) -> None:
         by_outcome = {
@@ -42,5 +50,6 @@ class TestOutcomes:
             "passed": len(by_outcome["passed"]),
             "failed": by_outcome["failed"],
             "skipped": by_outcome["skipped"],
+            "ended": self._outcomes,
         }
         self._job.found(self._name, found)

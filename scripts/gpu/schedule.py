@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from scripts.gpu.lost_device import LOST
+
 _GRACE_S: Final = 5.0
 """Between asking a process to end and ending it."""
+_LEAST_AGAIN_S: Final = 10.0
+"""torch alone takes some seconds to import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,24 @@ def run_parts(
     return tuple(outcomes)
 
 
+def run_until_ended(
+    run: Callable[[float], tuple[int | None, str]],
+    seconds: float,
+    *,
+    now_s: Callable[[], float] = time.perf_counter,
+) -> tuple[int | None, str]:
+    """`run` in at most so many seconds, and again in what is left of them where it ends as `LOST`.
+
+    Each has made at least one step that the next one leaves out, so that this ends by itself.
+    """
+    begin_s = now_s()
+    while True:
+        left_s = seconds - (now_s() - begin_s)
+        code, words = run(left_s)
+        if code != LOST or seconds - (now_s() - begin_s) < _LEAST_AGAIN_S:
+            return code, words
+
+
 def _outcome(part: Part, code: int | None, seconds: float, words: str) -> Outcome:
     if code is None:
         return Outcome(part.name, "out of time", seconds, words)
@@ -75,29 +97,38 @@ def _outcome(part: Part, code: int | None, seconds: float, words: str) -> Outcom
 def run_process(
     command: Sequence[str], seconds: float, log: Path, environment: Mapping[str, str]
 ) -> tuple[int | None, str]:
-    """Run a command in a process group, everything that it prints into `log`.
+    """Run a command in a process group, everything that it prints added to `log`.
+
+    However this ends, an interrupt included, nothing of the group is left: it could hold a GPU.
 
     Returns:
         Its exit status, None if it was ended for its time, and the last line of the log.
     """
-    with log.open("wb") as file:
+    with log.open("ab") as file:
         process = subprocess.Popen(
             command, stdout=file, stderr=file, env=dict(environment), start_new_session=True
         )
+        code: int | None = None
         try:
-            code: int | None = process.wait(timeout=seconds)
+            code = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            code = None
+            _ask_to_end(process)
+        finally:
             _end(process)
     lines = log.read_text(errors="replace").strip().splitlines()
     return code, lines[-1][:300] if lines else ""
 
 
+def _ask_to_end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_GRACE_S)
+
+
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The whole group: a part may have started processes of its own."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_GRACE_S)
-            return
+    """The whole group: a part may have started processes of its own, which outlive it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_GRACE_S)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.gpu.job import Job
+from scripts.gpu.lost_device import LOST
 from scripts.gpu.outcomes_of_tests import TestOutcomes
 
 _MOST_PROCESSES: Final = 6
@@ -33,6 +34,8 @@ def run_tests(job: Job) -> int:
     if not job.on_gpu:
         return run_share(job, "tests", ("tests/gpu",))
     of = processes(os.cpu_count() or 1)
+    # torch.compile would start as many processes as there are cores, for each of ours
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
     compiling = [_started(job, "compile_ahead", n, of, *_gpu_of(job)) for n in range(of)]
     testing = [_started(job, "side_by_side", n, of, job.device) for n in range(of)]
     statuses = [one.wait() for one in testing]
@@ -53,6 +56,8 @@ def run_share(job: Job, name: str, words: Sequence[str], *, number: int = 0, of:
     """Every `of`-th test, in this process; `words` for pytest. Its exit status."""
     import pytest
 
+    # those that the machine has may want another version of pytest, and none is needed
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     outcomes = TestOutcomes(job, name, number=number, of=of)
     return int(pytest.main([*_WORDS, *words], plugins=[outcomes]))
 
@@ -81,7 +86,11 @@ def main(words: Sequence[str]) -> int:
     number, of, device, model, folder = words
     job = Job(device, model, Path(folder), 3600.0, time.perf_counter())
     others = "tests/gpu", "--ignore", _TIMED
-    return run_share(job, f"tests-{number}", others, number=int(number), of=int(of))
+    status = run_share(job, f"tests-{number}", others, number=int(number), of=int(of))
+    if status == LOST:
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "scripts.gpu.side_by_side", *words])
+    return status
 
 
 if __name__ == "__main__":

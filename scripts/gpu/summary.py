@@ -14,6 +14,7 @@ from scripts.gpu.predictions import predicted_cells
 from scripts.gpu.schedule import Outcome
 
 ARCHIVE: Final = "gpu-check.tar.gz"
+_SHOWN: Final = ("summary.md", "summary.json", "report.html")
 _LONGEST_WORDS: Final = 160
 
 
@@ -44,18 +45,24 @@ def device_name(found: Found) -> str | None:
     return None if name is None else str(name)
 
 
-def archive(folder: Path) -> Path:
-    """Everything but carried packages and caches, in one file beside the folder's own."""
-    path = folder / ARCHIVE
-    with tarfile.open(path, "w:gz") as tar:
-        for name in ("summary.md", "summary.json", "report.html", "found", "runs"):
-            if (folder / name).exists():
-                tar.add(folder / name, name)
-        for name in ("predictions", "logs"):
+def archive(folder: Path, results: Path) -> Path:
+    """Everything but carried packages and caches, in one file; the summary and the report beside it.
+
+    Four files in `results`, each of which is there as a whole whenever this is ended.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / ARCHIVE
+    beside = path.with_name(f".{ARCHIVE}.new")
+    with tarfile.open(beside, "w:gz") as tar:
+        for name in (*_SHOWN, "found", "runs", "predictions", "logs"):
             if (folder / name).exists():
                 tar.add(folder / name, name)
         for file in sorted(folder.glob("ncu-*")):
             tar.add(file, file.name)
+    beside.replace(path)
+    for name in _SHOWN:
+        if results != folder and (folder / name).exists():
+            write_whole(results / name, (folder / name).read_text())
     return path
 
 

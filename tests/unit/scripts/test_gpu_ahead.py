@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,11 +21,11 @@ needs_triton = pytest.mark.skipif(
 def test_every_test_is_some_processs_own_and_the_figure_is_of_all(tmp_path: Path) -> None:
     job, seen = Job("cuda:0", "llama-3.1-8b", tmp_path, 60.0, 0.0), []
     for number in range(3):
-        items = list(range(7))
+        items = [SimpleNamespace(nodeid=str(one)) for one in range(7)]
         outcomes = TestOutcomes(job, f"tests-{number}", number=number, of=3)
         outcomes.pytest_collection_modifyitems(items)
-        seen += items
-    assert sorted(seen) == list(range(7))
+        seen += [one.nodeid for one in items]
+    assert sorted(seen) == list("0123456")
     (figure, *_) = figures(read_found(tmp_path))
     assert "0 of 7 passed" in figure.words
     assert figure.status == "missed"
@@ -53,6 +54,37 @@ def test_a_kernel_is_one_processs_own_and_compiled_once() -> None:
     assert all(sum(own) == 1 for own in taken), "not alike to Triton: each is somebody's own"
     alike = [*starts, ("a", (x[8:], 32), {"warps": 4}), ("a", (x, 3), {"warps": 4})]
     assert not any(one.takes(*start) for start in alike for one in shares)
+
+
+@needs_triton
+def test_a_kernel_that_does_not_compile_is_named_and_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from triton.errors import TritonError
+    from triton.runtime.jit import JITFunction
+
+    from scripts.gpu.compile_ahead import Shares, compiled_for
+
+    class PTXASError(TritonError):  # type: ignore[misc]
+        error_message = "\n`ptxas` failed with error code 255\nand much more"
+
+    compiled = []
+
+    def refuse_one(self: SimpleNamespace, *args: object, grid: object, warmup: bool) -> None:
+        if self.fn.__name__ == "wrong":
+            raise PTXASError
+        compiled.append(self.fn.__name__)
+
+    monkeypatch.setattr(JITFunction, "run", refuse_one)
+    shares = Shares(0, 1)
+    with compiled_for(90, 132, shares):
+        for name in ("right", "wrong", "after"):
+            kernel = SimpleNamespace(fn=SimpleNamespace(__name__=name))
+            JITFunction.run(kernel, 1, grid=(1,), warmup=False)
+    assert compiled == ["right", "after"]
+    assert (shares.compiled, len(shares.seen)) == (2, 3)
+    words = "wrong does not compile: PTXASError: `ptxas` failed with error code 255\n"
+    assert capsys.readouterr().err == words
 
 
 def test_the_fastest_tiling_beside_the_one_in_use() -> None:

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from scripts.gpu import outcomes_of_tests
 from scripts.gpu.figures import figures
 from scripts.gpu.job import Job, read_found, write_whole
+from scripts.gpu.lost_device import LOST
 from scripts.gpu.outcomes_of_tests import TestOutcomes
 from scripts.gpu.schedule import Outcome
 from scripts.gpu.summary import write_summary
@@ -19,6 +21,10 @@ def a_job(folder: Path) -> Job:
 
 def report(name: str, when: str, outcome: str) -> SimpleNamespace:
     return SimpleNamespace(nodeid=name, when=when, outcome=outcome, passed=outcome == "passed")
+
+
+def item(name: str) -> SimpleNamespace:
+    return SimpleNamespace(nodeid=name)
 
 
 def test_a_finding_is_whole_or_as_it_was_before(
@@ -42,7 +48,7 @@ def test_a_finding_is_whole_or_as_it_was_before(
 def test_each_test_is_written_down_as_it_ends(tmp_path: Path) -> None:
     """Its set-up says nothing but for a failure or a skip; the worst of its reports counts."""
     outcomes = TestOutcomes(a_job(tmp_path))
-    outcomes.pytest_collection_modifyitems([object()] * 5)
+    outcomes.pytest_collection_modifyitems([item(f"a.py::{number}") for number in range(5)])
     for one in (
         report("a.py::fine", "setup", "passed"),
         report("a.py::fine", "call", "passed"),
@@ -58,10 +64,46 @@ def test_each_test_is_written_down_as_it_ends(tmp_path: Path) -> None:
         "passed": 1,
         "failed": ["a.py::wrong", "a.py::leaves"],
         "skipped": ["a.py::absent"],
+        "ended": {
+            "a.py::fine": "passed",
+            "a.py::wrong": "failed",
+            "a.py::absent": "skipped",
+            "a.py::leaves": "failed",
+        },
     }
     (figure, *_) = figures(read_found(tmp_path))
     assert (figure.value, figure.status) == (0.2, "missed")
     assert "1 of 5 passed, 1 skipped; wrong, leaves" in figure.words
+
+
+def test_tests_after_one_that_lost_the_gpu_run_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that follow an illegal address would fail with it, and none of them is wrong."""
+    lost: list[str] = []
+    monkeypatch.setattr(outcomes_of_tests, "is_lost", lambda device: bool(lost))
+    names, run = [f"a.py::{number}" for number in range(6)], []
+
+    def process() -> None:
+        outcomes = TestOutcomes(a_job(tmp_path), "tests-0", number=0, of=2)
+        items = [item(name) for name in names]
+        outcomes.pytest_collection_modifyitems(items)
+        for one in items:
+            run.append(one.nodeid)
+            wrong = one.nodeid == "a.py::2"
+            lost[:] = ["lost"] * wrong
+            outcomes.pytest_runtest_logreport(
+                report(one.nodeid, "call", "failed" if wrong else "passed")
+            )
+
+    with pytest.raises(pytest.exit.Exception, match=r"lost at a\.py::2") as stop:
+        process()
+    assert stop.value.returncode == LOST
+    lost.clear()
+    process()
+    assert run == ["a.py::0", "a.py::2", "a.py::4"]
+    (figure, *_) = figures(read_found(tmp_path))
+    assert "2 of 3 passed, 0 skipped; 2" in figure.words
 
 
 def test_a_summary_of_what_there_is_so_far(tmp_path: Path) -> None:

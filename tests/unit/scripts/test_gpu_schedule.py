@@ -1,9 +1,11 @@
 """Parts of the GPU check: what fails, hangs or finds no time left loses nothing of the others."""
 
 import sys
+import time
 from pathlib import Path
 
-from scripts.gpu.schedule import Outcome, Part, run_parts, run_process
+from scripts.gpu.lost_device import LOST
+from scripts.gpu.schedule import Outcome, Part, run_parts, run_process, run_until_ended
 from tests.fakes import FakeClock
 
 
@@ -60,3 +62,38 @@ def test_a_process_that_hangs_is_ended_with_its_own_children(tmp_path: Path) -> 
 def test_the_last_line_of_the_log_comes_back(tmp_path: Path) -> None:
     code = "import sys; print('one', flush=True); sys.exit('two')"
     assert run_process([sys.executable, "-c", code], 60.0, tmp_path / "log", {}) == (1, "two")
+
+
+def test_what_a_process_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    """Also where it ends by itself: nothing may hold the GPU while the next part measures."""
+    child = "import time; time.sleep(60)"
+    code = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {child!r}]).pid)"
+    status, pid = run_process([sys.executable, "-c", code], 60.0, tmp_path / "log", {})
+    assert status == 0
+    deadline_s = time.perf_counter() + 30
+    while not _is_gone(int(pid)):
+        assert time.perf_counter() < deadline_s
+        time.sleep(0.01)
+
+
+def _is_gone(pid: int) -> bool:
+    """Or about to be reaped by whoever took it over."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_who_lost_the_gpu_goes_on_in_another_process_in_the_time_that_is_left() -> None:
+    clock, given = FakeClock(), []
+
+    def lose_it_twice(left_s: float) -> tuple[int | None, str]:
+        given.append(left_s)
+        clock.advance(round(5e9))
+        return (LOST, "lost") if len(given) < 3 else (0, "")
+
+    assert run_until_ended(lose_it_twice, 60.0, now_s=lambda: clock.now_ns() / 1e9) == (0, "")
+    assert given == [60, 55, 50]
+    given.clear()
+    assert run_until_ended(lose_it_twice, 12.0, now_s=lambda: clock.now_ns() / 1e9)[0] == LOST
+    assert given == [12], "7 s are too few to begin again"
