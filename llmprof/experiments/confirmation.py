@@ -44,10 +44,10 @@ def confirm_verdicts(
             progress.update("interventions", done, len(kinds))
             try:
                 made += INTERVENTIONS[kind](bench)
-            except (CapabilityError, MeasurementFailedError) as error:
-                failed = Intervention(
-                    kind=kind, phase=Phase.DECODE, change=kind.value, skipped=str(error)
-                )
+            except (CapabilityError, MeasurementFailedError, RuntimeError) as error:
+                # torch's own are RuntimeErrors: what one intervention asks of a GPU may be refused
+                why = str(error).partition("\n")[0] or type(error).__name__
+                failed = Intervention(kind=kind, phase=Phase.DECODE, change=kind.value, skipped=why)
                 made.append(failed)
             told(record.model_copy(update={"interventions": tuple(made)}))
         progress.update("interventions", len(kinds), len(kinds))

@@ -33,9 +33,9 @@ class SmPartition:
         self._cuda = torch.cuda
         self._device = device
         index = torch.device(device).index or 0
-        self._context = _context_of_torch(num_sms, index)
-        if self._context is not None:
-            self._stream = self._context.Stream()
+        of_torch = _context_of_torch(num_sms, index)
+        if of_torch is not None:
+            self._context, self._stream = of_torch
         else:
             self._context = GreenStream(index, num_sms)
             made: Any = torch.cuda.ExternalStream
@@ -50,8 +50,8 @@ class SmPartition:
             self._cuda.synchronize(self._device)
 
 
-def _context_of_torch(num_sms: int, index: int) -> Any:
-    """None where this torch has no green contexts with streams, or they do not work here.
+def _context_of_torch(num_sms: int, index: int) -> tuple[Any, Any] | None:
+    """With its stream; None where this torch has no such streams, or they do not work here.
 
     What they need differs by version (a build for CUDA, a newer driver, the package cuda-bindings), and
     so does how they say so: they are tried.
@@ -61,6 +61,7 @@ def _context_of_torch(num_sms: int, index: int) -> Any:
 
         if not hasattr(GreenContext, "Stream"):
             return None
-        return GreenContext.create(num_sms=num_sms, device_id=index)
+        context: Any = GreenContext.create(num_sms=num_sms, device_id=index)
+        return context, context.Stream()
     except (ImportError, RuntimeError):
         return None

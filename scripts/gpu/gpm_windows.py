@@ -40,7 +40,11 @@ def try_windows(job: Job) -> None:
         )
         for seconds in _WINDOWS_S
     }
+    session.start()
+    read()
+    torch.cuda.synchronize(job.device)
     again = session.read()
+    found["why_none"] = again.missing.get("dram_activity")
     found["memory_query_after_gpm"] = again.missing.get("memory_used_bytes", "works")
     job.found("gpm", {**found, "dram_activity_by_window_s": windows})
     session.close()

@@ -21,21 +21,30 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "int4": {"weights.quantization": "int4"},
 }
 _LAYERS: Final = 2
+_ERROR: Final = "==ERROR=="
+_OF_THE_TARGET: Final = "application returned an error code"
+_LONGEST: Final = 300
 
 
 def compare_with_ncu(job: Job) -> None:
-    """Each case in a process under ncu, whose counting starts with the steps themselves."""
+    """Each case in a process under ncu, whose counting starts with the steps themselves.
+
+    What ncu itself refuses, or does not end in time, it would again: the other cases are not tried.
+    """
     ncu = shutil.which("ncu")
     if ncu is None:
         job.found("ncu", {"not_measured": "ncu is not on the PATH"})
         return
     found: dict[str, Any] = {}
-    for case in CASES:
-        if job.left_s < _LEAST_S:
-            found[case] = {"not_measured": "the time of this part was over"}
-        else:
-            found[case] = _case(job, ncu, case, min(_TIMEOUT_S, job.left_s))
-        job.found("ncu", found)
+    try:
+        for case in CASES:
+            if job.left_s < _LEAST_S:
+                found[case] = {"not_measured": "the time of this part was over"}
+            else:
+                found[case] = _case(job, ncu, case, min(_TIMEOUT_S, job.left_s))
+            job.found("ncu", found)
+    except _NcuError as error:
+        job.found("ncu", {**{case: {"not_measured": str(error)} for case in CASES}, **found})
 
 
 def _case(job: Job, ncu: str, case: str, seconds: float) -> dict[str, Any]:
@@ -48,11 +57,34 @@ def _case(job: Job, ncu: str, case: str, seconds: float) -> dict[str, Any]:
     command += [case, job.device, job.model, str(job.folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        refused = _said_by_ncu(file)
+        if refused:
+            raise _NcuError(refused)
         if done.returncode or not file.exists():
-            return {"not_measured": (done.stderr.strip() or done.stdout.strip())[-300:]}
+            return {"not_measured": (done.stderr.strip() or done.stdout.strip())[-_LONGEST:]}
         return _compared(file, Path(job.folder / f"ncu-{case}.cost.json"))
-    except (LlmprofError, OSError, subprocess.TimeoutExpired) as error:
-        return {"not_measured": str(error)[:300]}
+    except subprocess.TimeoutExpired as error:
+        raise _NcuError(f"ncu did not end within {seconds:.0f} s") from error
+    except (LlmprofError, OSError) as error:
+        return {"not_measured": str(error)[:_LONGEST]}
+
+
+class _NcuError(Exception):
+    """Of ncu, whatever it profiles."""
+
+
+def _said_by_ncu(file: Path) -> str:
+    """Its errors are where its figures would be, and on no other stream; empty where there is none."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    errors = [
+        line.removeprefix(_ERROR).strip()
+        for line in lines
+        if line.startswith(_ERROR) and _OF_THE_TARGET not in line
+    ]
+    return "; ".join(errors)[:_LONGEST]
 
 
 def _compared(file: Path, costs: Path) -> dict[str, Any]:

@@ -108,7 +108,21 @@ class Refusing:
         raise RuntimeError("GreenContext requires the cuda.bindings package")
 
 
-@pytest.mark.parametrize("context", [NoStreams, Refusing])
+class WithoutOne:
+    Stream = None
+
+    @staticmethod
+    def create(**_: int) -> "WithoutOne":
+        return WithoutOne()
+
+    def __getattribute__(self, name: str) -> object:
+        def refuse() -> None:
+            raise RuntimeError("operation not supported")
+
+        return refuse if name == "Stream" else object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("context", [NoStreams, Refusing, WithoutOne])
 def test_a_torch_without_takes_a_stream_of_the_driver(
     context: type, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
