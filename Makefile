@@ -48,6 +48,7 @@ reports: env ## render every page of reports/ again from its documents, and thei
 	$(BIN)/python scripts/render_reports.py
 
 gpu-wheels: ## download what a GPU machine without a package index lacks beside torch, into .gpu-wheels
+	rm -f .gpu-wheels/*.whl
 	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
 	  --implementation cp --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
 	  --platform manylinux2014_x86_64 -c constraints.txt -d .gpu-wheels -r scripts/gpu/wheels.txt

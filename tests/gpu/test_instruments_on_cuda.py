@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from llmprof.ceilings.measure import keep_ceilings, measure_ceilings
 from llmprof.errors import CapabilityError
 from llmprof.instruments.clock import CudaEventTimer
 from llmprof.instruments.gpu_info import gpu_info
 from llmprof.instruments.hold_back import hold_back
 from llmprof.instruments.sm_partition import SmPartition, half_of
+from llmprof.instruments.snapshot import resolve_threads, snapshot
 from llmprof.profiler import profile
 from llmprof.schema.settings import RunConfig
 
@@ -28,11 +30,25 @@ def test_a_device_is_held_back_at_least_as_long_as_asked() -> None:
     assert 0.009 < timer.elapsed_s(begin, end) < 0.1
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With quick ceilings: those that others find must not have been measured beside tests."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LLMPROF_CACHE_DIR", str(folder))
+        environment = snapshot(DEVICE, resolve_threads(None))
+        keep_ceilings(measure_ceilings(environment, DEVICE, quick=True))
+    return folder
+
+
 @pytest.mark.parametrize("mode", ["eager", "cuda_graph"])
 def test_a_run_from_start_to_end(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLMPROF_DIR", str(tmp_path))
+    monkeypatch.setenv("LLMPROF_CACHE_DIR", str(cache))
     config = RunConfig.model_validate(
         {
             "model": "smollm2-135m",

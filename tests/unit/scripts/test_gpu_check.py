@@ -141,3 +141,13 @@ def test_no_part_outlives_a_check_that_is_ended(tmp_path: Path) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(part, 0)
     assert (tmp_path / "gpu-check.tar.gz").exists()
+
+
+def test_packages_of_our_names_that_are_installed_do_not_win(tmp_path: Path) -> None:
+    """Some projects install their `tests` or `scripts` beside everything else."""
+    for name in ("tests", "scripts"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    command = [sys.executable, "-c", "import scripts.gpu.job, tests.fakes"]
+    subprocess.run(command, env=environment, cwd=tmp_path.parent, check=True)

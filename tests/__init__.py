@@ -1,0 +1,1 @@
+"""A package: another one of this name that is installed must not win over it."""
