@@ -22,6 +22,7 @@ from llmprof.instruments.nvml import open_nvml
 from llmprof.instruments.nvtx_ranges import NvtxRanges, open_ranges
 from llmprof.instruments.op_recorder import OpRecorder, first_and_last_of_each_phase
 from llmprof.instruments.own_cost import measure_own_cost
+from llmprof.instruments.power_sampler import AVERAGED_S
 from llmprof.instruments.sensors import Sensors
 from llmprof.instruments.timelines import TRACED_ROUNDS, Timeline, TracingPass
 from llmprof.instruments.tracer import GroupTracer, StepTracer
@@ -165,19 +166,47 @@ class Session:
     def _measure_energy(self) -> None:
         """Of rounds that are each too short for the counter: of several, with nothing in between."""
         known = any(one.telemetry and one.telemetry.energy_j is not None for one in self.rounds)
-        if known or not self.sensors.counts_energy():
+        if known:
+            return
+        if not self.sensors.counts_energy():
+            self._estimate_energy()
             return
         self.progress.note("measuring energy")
-        rounds, begin_ns = 0, self.clock.now_ns()
         with self.sensors.during():
-            while self.clock.now_ns() - begin_ns < ENERGY_WINDOW_S * NS_PER_S:
-                self._run(self._step_tracer())
-                rounds += 1
+            rounds = self._rounds_for(ENERGY_WINDOW_S)
         telemetry = self.sensors.read()
         if telemetry and telemetry.energy_j is not None and telemetry.interval_s:
             self.energy = EnergyWindow(
                 rounds=rounds, energy_j=telemetry.energy_j, interval_s=telemetry.interval_s
             )
+
+    def _estimate_energy(self) -> None:
+        """Of a device that has no counter: from its power, once that is of these rounds alone."""
+        sampler = self.sensors.power_sampler()
+        if sampler is None:
+            return
+        self.progress.note("estimating energy from power")
+        self._rounds_for(AVERAGED_S)
+        sampler.start()
+        try:
+            rounds = self._rounds_for(ENERGY_WINDOW_S)
+        finally:
+            found = sampler.stop()
+        if found is not None:
+            self.energy = EnergyWindow(
+                rounds=rounds,
+                energy_j=found.energy_j,
+                interval_s=found.interval_s,
+                power_samples=found.samples,
+            )
+
+    def _rounds_for(self, seconds: float) -> int:
+        """How many rounds, back to back, took so long."""
+        rounds, begin_ns = 0, self.clock.now_ns()
+        while self.clock.now_ns() - begin_ns < seconds * NS_PER_S:
+            self._run(self._step_tracer())
+            rounds += 1
+        return rounds
 
     def _mark_round(self) -> None:
         """One round for a profiler that is attached from outside; nothing of it is kept."""

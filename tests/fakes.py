@@ -52,10 +52,15 @@ class FakeNvmlError(Exception):
     pass
 
 
+class FakeNotSupportedError(FakeNvmlError):
+    pass
+
+
 class FakeNvml:
     """The module pynvml of a machine with one H100; functions named in `failing` raise."""
 
     NVMLError = FakeNvmlError
+    NVMLError_NotSupported = FakeNotSupportedError
     NVML_CLOCK_SM = 1
     NVML_CLOCK_MEM = 2
     NVML_TEMPERATURE_GPU = 0
@@ -126,7 +131,7 @@ class FakeNvml:
         return self._answers[name]
 
     def _raise(self, *_: object, **__: object) -> None:
-        raise FakeNvmlError("Not Supported")
+        raise FakeNotSupportedError("Not Supported")
 
     def _handle_by_uuid(self, uuid: str) -> str:
         if uuid != self.uuid:

@@ -16,6 +16,8 @@ NOTABLE_SHARE: Final = 0.10
 ENERGY_STEP_S: Final = 0.1
 """Longest time between two steps of the energy counter: at each end of an interval it may be as far
 behind, and what both ends leave open together is the power of so long."""
+POWER_ERROR: Final = 0.05
+"""Of one reading of power (nvml.h, nvmlDeviceGetPowerUsage): readings in a row share it."""
 NOTABLE_FREED_BYTES: Final = 256 * 2**20
 """Far above what drivers and library workspaces move between two rounds."""
 _WORTH_SAYING: Final = (
@@ -31,7 +33,8 @@ def energy_per_token(
     """Joules of the whole device per token, prompt and output together; None without a counter.
 
     Idle power is in it, and so is every other process on the device. Of `window` where each round is
-    too short for the counter: its interval is what the counter's steps leave open.
+    too short for the counter: its interval is what the counter's steps leave open, or what readings of
+    power do.
     """
     per_token = []
     for one in rounds:
@@ -50,6 +53,8 @@ def _of_window(rounds: Sequence[Round], window: EnergyWindow) -> Estimate | None
         return None
     per_token = window.energy_j / (window.rounds * tokens)
     off = min(1.0, ENERGY_STEP_S / window.interval_s)
+    if window.power_samples is not None:
+        off = POWER_ERROR
     return Estimate(
         point=per_token,
         low=per_token * (1 - off),

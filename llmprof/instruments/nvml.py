@@ -190,8 +190,17 @@ class NvmlSession:
         )
         return _scaled(mhz, 1e6)
 
+    def power_w(self) -> float | None:
+        """Of the whole board: an average over the last second on newer GPUs."""
+        nvml, board = self._nvml, self._board
+        mw = Questions(self._errors).ask("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(board))
+        return _scaled(mw, 1e-3)
+
     def counts_energy(self) -> bool:
         return self._counters.counts_energy()
+
+    def lacks_energy(self) -> bool:
+        return self._counters.lacks_energy()
 
     def describe(self) -> NvmlDescription:
         nvml, board = self._nvml, self._board

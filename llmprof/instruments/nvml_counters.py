@@ -76,6 +76,17 @@ class AccumulatedCounters:
         """Whether the device has that counter, however short the interval."""
         return "energy_j" in self._read()[0]
 
+    def lacks_energy(self) -> bool:
+        """Whether the device says that it has no such counter: another failure may pass."""
+        nvml = self._nvml
+        try:
+            nvml.nvmlDeviceGetTotalEnergyConsumption(self._board)
+        except nvml.NVMLError_NotSupported:
+            return True
+        except (nvml.NVMLError, AttributeError):
+            return False
+        return False
+
     def _read(self) -> tuple[dict[str, int], dict[str, str]]:
         """Raw counters by field, and why the others are not there."""
         nvml, board = self._nvml, self._board

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from llmprof.instruments.clock_sampler import PERIOD_S, ClockSampler, SampledClock
 from llmprof.instruments.nvml import NvmlSession, NvmlUnavailable
+from llmprof.instruments.power_sampler import PowerSampler
 from llmprof.schema.run import DeviceTelemetry
 
 
@@ -63,6 +64,13 @@ class Sensors:
     def sm_clock_hz(self) -> float | None:
         """Now; None on a CPU, and where NVML does not tell."""
         return self._nvml.sm_clock_hz() if isinstance(self._nvml, NvmlSession) else None
+
+    def power_sampler(self) -> PowerSampler | None:
+        """Of a GPU that has no counter of its energy, and tells its power; else None."""
+        nvml = self._nvml
+        if not isinstance(nvml, NvmlSession) or not nvml.lacks_energy() or nvml.power_w() is None:
+            return None
+        return PowerSampler(nvml.power_w)
 
     def counts_energy(self) -> bool:
         return isinstance(self._nvml, NvmlSession) and self._nvml.counts_energy()

@@ -27,7 +27,10 @@ def environment_facts(report: Report) -> tuple[Fact, ...]:
     found.append(Fact("datasheet", _datasheet(report)))
     if report.energy_per_token_j:
         energy = point_and_interval(report.energy_per_token_j, lambda one: units.si(one, "J"))
-        found.append(Fact("energy", f"{energy} per token, whole device"))
+        window = report.run.energy
+        sampled = window is not None and window.power_samples is not None
+        how = ", estimated from readings of its power" if sampled else ""
+        found.append(Fact("energy", f"{energy} per token, whole device{how}"))
     found += [
         Fact("system", f"{environment.os}, Python {environment.python}"),
         Fact("software", ", ".join(f"{k} {v}" for k, v in environment.versions.items())),

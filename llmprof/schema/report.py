@@ -104,7 +104,8 @@ class Report(Record):
     caveats: tuple[Caveat, ...]
     headline: str
     energy_per_token_j: Estimate | None = None
-    """Of the whole device, per prompt or output token; null where it has no such counter."""
+    """Of the whole device, per prompt or output token; null where it has no such counter. From readings of
+    its power where the run's `energy` says so."""
     levers: Levers | None = None
     """Null for work that cannot be predicted."""
     datasheet: Datasheet | None = None

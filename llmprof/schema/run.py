@@ -206,6 +206,8 @@ class EnergyWindow(Record):
     energy_j: NonNegativeFloat
     """Of the whole device, what it draws between two rounds included."""
     interval_s: PositiveFloat
+    power_samples: PositiveInt | None = None
+    """Of a device without such a counter: so many readings of its power, integrated. An estimate."""
 
 
 class CountedOp(Record):

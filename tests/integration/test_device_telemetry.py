@@ -10,6 +10,7 @@ from llmprof.analysis.report import build_report
 from llmprof.instruments.nvml import NvmlUnavailable, open_nvml
 from llmprof.instruments.nvml_counters import AccumulatedCounters, CounterReading
 from llmprof.profiler import measure
+from llmprof.renderers.provenance import environment_facts
 from llmprof.schema.run import DeviceTelemetry, RunRecord
 from llmprof.schema.settings import RunConfig
 from tests.fakes import FakeNvml
@@ -43,6 +44,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     )
     monkeypatch.setattr("llmprof.session.LiveCeilings", Readings)
     monkeypatch.setattr("llmprof.session.ENERGY_WINDOW_S", 0.0)
+    monkeypatch.setattr("llmprof.session.AVERAGED_S", 0.0)
     monkeypatch.setattr("llmprof.session.Canary", lambda: SimpleNamespace(read_hz=lambda: 3e9))
     monkeypatch.setattr(
         "llmprof.profiler.cached_ceilings", lambda *_, **__: a_run_record().ceilings
@@ -136,8 +138,22 @@ def test_rounds_too_short_for_the_energy_counter_are_measured_back_to_back(
     assert estimate.point == pytest.approx(5.0 / (record.energy.rounds * tokens))
 
 
-def test_without_an_energy_counter_no_extra_round_is_run(run: Run) -> None:
+def test_without_an_energy_counter_it_is_estimated_from_power_and_said_to_be(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmprof.session.ENERGY_WINDOW_S", 0.1)
     record = run(FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]))
+    assert record.energy is not None
+    assert record.energy.power_samples
+    assert record.energy.energy_j == pytest.approx(350.5 * record.energy.interval_s)
+    facts = environment_facts(build_report(record))
+    (told,) = (one.value for one in facts if one.label == "energy")
+    assert told.endswith("estimated from readings of its power")
+
+
+def test_without_an_energy_counter_and_without_power_no_extra_round_is_run(run: Run) -> None:
+    failing = ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"]
+    record = run(FakeNvml(failing=failing))
     assert record.energy is None
     assert record.rounds[0].telemetry is not None
     assert record.rounds[0].telemetry.missing["energy_j"] == "Not Supported"

@@ -78,6 +78,16 @@ def test_short_rounds_have_the_energy_of_several() -> None:
     assert build_report(with_window).energy_per_token_j == estimate
 
 
+def test_energy_from_power_is_as_wrong_as_its_readings() -> None:
+    """However long they went on: 5 % of 300 J over ten rounds."""
+    record = with_telemetry(DeviceTelemetry(missing={"energy_j": "Not Supported"}))
+    window = EnergyWindow(rounds=10, energy_j=300.0, interval_s=20.0, power_samples=400)
+    tokens = sum(step.shape.new_tokens for step in record.rounds[0].steps)
+    estimate = energy_per_token(record.rounds, window)
+    assert estimate is not None
+    assert (estimate.low, estimate.high) == pytest.approx((28.5 / tokens, 31.5 / tokens))
+
+
 def test_a_round_with_energy_of_its_own_goes_before_a_window() -> None:
     record = with_telemetry(DeviceTelemetry(energy_j=100.0, interval_s=2.0))
     window = EnergyWindow(rounds=10, energy_j=300.0, interval_s=2.0)

@@ -7,7 +7,7 @@ import pytest
 from llmprof.instruments.clock_sampler import MOST_SAMPLES, ClockSampler
 from llmprof.instruments.nvml import NvmlSession, NvmlUnavailable, open_nvml
 from llmprof.instruments.sensors import Sensors
-from tests.fakes import FakeClock, FakeNvml
+from tests.fakes import FakeClock, FakeNvml, FakeNvmlError
 
 
 def a_sampler(clock: FakeClock, *answers: float | None) -> ClockSampler:
@@ -86,6 +86,22 @@ def test_a_round_that_fails_leaves_no_thread() -> None:
     with pytest.raises(KeyboardInterrupt), found.during():
         raise KeyboardInterrupt
     assert not any(one.name == "clock-sampler" for one in threading.enumerate())
+
+
+def test_power_is_sampled_where_the_device_says_that_it_counts_no_energy() -> None:
+    """Another failure of the counter may pass, and says nothing about the device."""
+    counter, power = "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"
+    assert sensors(FakeNvml(failing=[counter])).power_sampler() is not None
+    assert sensors(FakeNvml(failing=[counter, power])).power_sampler() is None
+    assert sensors(FakeNvml()).power_sampler() is None
+    nvml = FakeNvml()
+
+    def fail(handle: str) -> None:
+        raise FakeNvmlError("Unknown Error")
+
+    nvml._answers[counter] = fail
+    assert sensors(nvml).power_sampler() is None
+    assert Sensors(None, 0).power_sampler() is None
 
 
 def test_who_counts_energy() -> None:
