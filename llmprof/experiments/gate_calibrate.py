@@ -32,8 +32,10 @@ class Calibration:
     """Metrics whose tolerance lies below their floor, with both figures."""
 
 
-def calibrate_gate(config: RunConfig, *, progress: Progress) -> Calibration:
-    """A/A pairs of two looks, judged as noise.
+def calibrate_gate(
+    config: RunConfig, *, progress: Progress, looks: Sequence[Look] = LOOKS
+) -> Calibration:
+    """A/A pairs of `looks`, judged as noise.
 
     Raises:
         UnstableMachineError: the machine spoiled too many pairs.
@@ -45,7 +47,7 @@ def calibrate_gate(config: RunConfig, *, progress: Progress) -> Calibration:
     plans = (ArmPlan("first arm", config), ArmPlan("second arm", config))
     arms = GateArms(plans, config.gate, names, progress)
     pairs: list[Pair] = []
-    for look in LOOKS:
+    for look in looks:
         taken = [pair for pair in arms.measure(look) if pair.rejected is None]
         if len(taken) < config.gate.rounds:
             raise UnstableMachineError(

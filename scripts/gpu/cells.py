@@ -117,3 +117,17 @@ def cells(device: str) -> tuple[Cell, ...]:
 
 def groups(device: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.group for cell in cells(device)))
+
+
+GATE_MODEL: Final = "llama-3.2-1b"
+
+
+def gate_settings(device: str) -> Settings:
+    """Of both arms of the A/A gate."""
+    return {
+        "device": device,
+        "weights.source": "random",
+        "workload.output_tokens": 16,
+        "gate.rounds": 7,
+        "gate.seconds_per_turn": 0.2,
+    }

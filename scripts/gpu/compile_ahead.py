@@ -12,10 +12,10 @@ import dataclasses
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 from unittest.mock import patch
 
 import torch
@@ -24,9 +24,14 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from llmprof.architectures.source import resolve_model
-from llmprof.ceilings import triton_read
+from llmprof.ceilings import skinny, triton_read, weight_stream
+from llmprof.ceilings.pool import Stream
+from llmprof.ceilings.skinny import SkinnyProbe
+from llmprof.ceilings.timing import Stopwatch
+from llmprof.costs.fixed_work import step_shapes
 from llmprof.engine import admission, linear, loading
 from llmprof.engine.attention import chunk_kernels, decode_kernels
+from llmprof.engine.description import ceiling_needs
 from llmprof.engine.engine import Engine
 from llmprof.engine.execution.decode_inputs import DecodeInputs, only_decodes
 from llmprof.engine.execution.graph_step import whole_bucket
@@ -44,14 +49,19 @@ from llmprof.engine.probe import NullProbe
 from llmprof.engine.quantization.packed_weight import PackedWeight
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.step_batch import StepBatch
+from llmprof.engine.workload import CeilingNeeds
 from llmprof.schema.settings import ContextKind, ExecutionMode, RunConfig
 from llmprof.store.settings_file import load_settings
-from scripts.gpu.cells import base_settings, cells
+from scripts.gpu.cells import GATE_MODEL, base_settings, cells, gate_settings
 from scripts.gpu.job import in_one_line
 from scripts.gpu.ncu_check import shallow_model
+from scripts.gpu.tilings import start_each
 
 META: Final = "meta"
 _LARGEST_INT32: Final = 2**31 - 1
+_BYTES_PER_S: Final = 4e12
+_POOL_BYTES: Final = 1 << 30
+_T = TypeVar("_T")
 
 
 def main(words: list[str]) -> None:
@@ -66,11 +76,18 @@ def main(words: list[str]) -> None:
         triton_read.triton_read(torch.empty(1 << 20, device=META), 1)
         for cell in cells("cuda:0"):
             settings = {**base_settings("cuda:0"), **cell.changes}
-            try:
-                run_on_meta(load_settings(path, settings, []))
-            except Exception as error:  # noqa: BLE001 (whatever it is, the next cell has its turn)
-                sys.stderr.write(f"{cell.name}: {in_one_line(error)}\n")
+            _attempt(cell.name, run_on_meta, load_settings(path, settings, []))
+        _attempt("tilings", start_each, META)
+        gate = load_settings(GATE_MODEL, gate_settings("cuda:0"), [])
+        _attempt("gate", run_on_meta, gate)
     sys.stderr.write(f"{shares.compiled} of {len(shares.seen)} kernels compiled\n")
+
+
+def _attempt(name: str, run: Callable[[_T], None], given: _T) -> None:
+    try:
+        run(given)
+    except Exception as error:  # noqa: BLE001 (whatever it is, the next one has its turn)
+        sys.stderr.write(f"{name}: {in_one_line(error)}\n")
 
 
 class Shares:
@@ -153,6 +170,8 @@ def compiled_for(capability: int, multiprocessors: int, shares: Shares) -> Itera
         patch.object(packed, "triton_trouble", lambda device: None),
         patch.object(admission, "check_memory", lambda *_, **__: None),
         patch.object(loading, "open_tensors", lambda *_: NoNumbers()),
+        patch.object(weight_stream, "random_pool", _on_meta),
+        patch.object(skinny, "random_tensor", _empty_on),
         patch.object(linear, "multiplies_fp8", lambda device: native),
         patch.object(triton_read, "_num_multiprocessors", lambda device: multiprocessors),
         *(
@@ -204,6 +223,38 @@ def run_on_meta(config: RunConfig) -> None:
             step = _as_captured(step, engine, batch)
         engine.forward(step, batch.cache, batch.rotary, NullProbe())
         batch.advance()
+    start_skinny(ceiling_needs(engine, config, step_shapes(config)[-1]), engine.dtype.torch)
+
+
+class SteadyWatch:
+    """In place of a stopwatch: every call runs as fast as a GPU of 4 TB/s would read its weights."""
+
+    def rate(self, call: Callable[[], object], work: float) -> float:
+        call()
+        return _BYTES_PER_S
+
+
+def start_skinny(needs: CeilingNeeds, dtype: torch.dtype) -> None:
+    """The products that the live ceilings of the run consist of: they start before its first round."""
+    if needs.skinny_rows is None:
+        return
+    stream = Stream(torch.empty(_POOL_BYTES // dtype.itemsize, dtype=dtype, device=META))
+    SkinnyProbe(
+        needs.skinny_shapes,
+        needs.skinny_rows,
+        stream,
+        cast(Stopwatch, SteadyWatch()),
+        working_set_bytes=needs.working_set_bytes,
+        formats=needs.skinny_formats,
+    )
+
+
+def _empty_on(shape: tuple[int, ...], device: str, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
+def _on_meta(num_bytes: int, device: str, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(num_bytes // dtype.itemsize, dtype=dtype, device=device)
 
 
 def _as_captured(step: StepBatch, engine: Engine, batch: StaticBatch) -> StepBatch:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from scripts.gpu.cells import groups
+from scripts.gpu.cells import GATE_MODEL, gate_settings, groups
 from scripts.gpu.job import Job
 from scripts.gpu.schedule import Part
 
@@ -14,6 +14,7 @@ BUDGET_S: Final = 480.0
 SUMMARY_S: Final = 20.0
 """Of it, for what comes before the first part and after the last one."""
 _SECONDS_OF_CELLS: Final = {"decode": 69.0, "quantized": 62.5, "size": 73.5, "others": 40.0}
+_BOTH_LOOKS_S: Final = 60.0
 _DRY_S: Final = 1800.0
 """A dry run has no budget of its own per part: a busy machine may take long for little."""
 
@@ -112,19 +113,14 @@ def _ncu(job: Job) -> int:
 
 
 def _gate(job: Job) -> int:
-    from llmprof.experiments.gate_calibrate import calibrate_gate
+    """One look, unless parts before it left time for both: a launch of its two arms takes some 10 s."""
+    from llmprof.experiments.gate_calibrate import LOOKS, calibrate_gate
     from llmprof.store.progress import NullProgress
     from llmprof.store.settings_file import load_settings
 
-    settings = {
-        "device": job.device,
-        "weights.source": "random",
-        "workload.output_tokens": 16,
-        "gate.rounds": 7,
-        "gate.seconds_per_turn": 0.2,
-    }
-    config = load_settings("llama-3.2-1b", settings, [])
-    floor = calibrate_gate(config, progress=NullProgress()).floor
+    config = load_settings(GATE_MODEL, gate_settings(job.device), [])
+    looks = LOOKS if job.left_s > _BOTH_LOOKS_S else LOOKS[:1]
+    floor = calibrate_gate(config, progress=NullProgress(), looks=looks).floor
     job.found("gate", floor.model_dump(mode="json", by_alias=True))
     return 0
 

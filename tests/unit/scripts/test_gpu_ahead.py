@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from llmprof.costs.weight_formats import WeightFormat
+from llmprof.engine.workload import CeilingNeeds
 from scripts.gpu.figures import figures
 from scripts.gpu.job import Job, read_found
 from scripts.gpu.outcomes_of_tests import TestOutcomes
@@ -85,6 +87,32 @@ def test_a_kernel_that_does_not_compile_is_named_and_costs_no_other(
     assert (shares.compiled, len(shares.seen)) == (2, 3)
     words = "wrong does not compile: PTXASError: `ptxas` failed with error code 255\n"
     assert capsys.readouterr().err == words
+
+
+@needs_triton
+def test_what_tilings_and_live_ceilings_start_is_compiled_ahead_too() -> None:
+    """Each would take a second where a part has fifteen; a process whose share is none compiles none."""
+    from scripts.gpu.compile_ahead import META, Shares, compiled_for, start_skinny
+    from scripts.gpu.tilings import FORMATS, IN_USE, TRIED, start_each, weight_plan
+
+    shares = Shares(-1, 1)
+    with compiled_for(90, 132, shares):
+        start_each(META)
+    assert len(shares.seen) == len(TRIED) * len(FORMATS)
+    assert weight_plan.ONE_ROW is IN_USE
+
+    needs = CeilingNeeds(
+        working_set_bytes=1 << 30,
+        compute_dtype="bf16",
+        skinny_rows=1,
+        skinny_shapes=((4096, 4096), (128_256, 4096)),
+        skinny_formats=(WeightFormat("int4", 32, symmetric=False), WeightFormat("bf16")),
+    )
+    shares = Shares(-1, 1)
+    with compiled_for(90, 132, shares):
+        start_skinny(needs, torch.bfloat16)
+    assert shares.seen, "torch multiplies by floats, and kernels of ours by packed weights"
+    assert all("fused_one_row" in one for one in shares.seen)
 
 
 def test_the_fastest_tiling_beside_the_one_in_use() -> None:

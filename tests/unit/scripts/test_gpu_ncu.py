@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from scripts.gpu import ncu_check
 from scripts.gpu.job import Job, read_found
 from scripts.gpu.ncu_check import CASES, compare_with_ncu
 
@@ -31,7 +30,7 @@ class Ncu:
 
 def found_with(ncu: Ncu, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(subprocess, "run", ncu)
-    monkeypatch.setattr(ncu_check.shutil, "which", lambda name: "/usr/bin/ncu")
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/ncu")
     compare_with_ncu(Job("cuda:0", "m", folder, 600.0, time.perf_counter()))
     return {case: told["not_measured"] for case, told in read_found(folder)["ncu"].items()}
 
