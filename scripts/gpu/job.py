@@ -42,8 +42,9 @@ def open_folder(folder: Path) -> None:
     """For a new check: what an earlier one found there would be taken for its own. Its runs stay."""
     for name in ("found", "predictions", "logs"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("summary.md", "summary.json", "report.html"):
-        (folder / name).unlink(missing_ok=True)
+    for name in ("summary.md", "summary.json", "report.html", "ncu*.*"):
+        for file in folder.glob(name):
+            file.unlink()
     for name in ("found", "logs", "runs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
 

@@ -1,18 +1,28 @@
 """DRAM bytes that Nsight Compute counts beside ours, for decode steps of a few layers of the model."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scripts.gpu.cells import base_settings
 from scripts.gpu.job import Job
 
+if TYPE_CHECKING:
+    from llmprof.store.ncu_csv import ProfiledKernel
+
 STEPS: Final = 2
-_TIMEOUT_S: Final = 25.0
-_LEAST_S: Final = 8.0
+BEGUN: Final = "ncu-begun.json"
+"""Cases, in the order of their marks among the kernels."""
+_MARK: Final = "spin_kernel"
+"""What torch.cuda._sleep runs."""
+_WRITING_S: Final = 6.0
+"""Of ncu, after the process that it counts has ended."""
 _METRICS: Final = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
 CASES: Final[dict[str, dict[str, Any]]] = {
     "weights": {},
@@ -27,50 +37,49 @@ _LONGEST: Final = 300
 
 
 def compare_with_ncu(job: Job) -> None:
-    """Each case in a process under ncu, whose counting starts with the steps themselves.
-
-    What ncu itself refuses, or does not end in time, it would again: the other cases are not tried.
-    """
+    """All cases in one process under ncu, whose counting starts with the steps themselves."""
     ncu = shutil.which("ncu")
     if ncu is None:
         job.found("ncu", {"not_measured": "ncu is not on the PATH"})
         return
-    found: dict[str, Any] = {}
-    try:
-        for case in CASES:
-            if job.left_s < _LEAST_S:
-                found[case] = {"not_measured": "the time of this part was over"}
-            else:
-                found[case] = _case(job, ncu, case, min(_TIMEOUT_S, job.left_s))
-            job.found("ncu", found)
-    except _NcuError as error:
-        job.found("ncu", {**{case: {"not_measured": str(error)} for case in CASES}, **found})
+    job.found("ncu", _counted(job, ncu))
 
 
-def _case(job: Job, ncu: str, case: str, seconds: float) -> dict[str, Any]:
-    from llmprof.errors import LlmprofError
-
-    file = (job.folder / f"ncu-{case}.csv").resolve()
+def _counted(job: Job, ncu: str) -> dict[str, Any]:
+    """By case, what there is of it, or why there is nothing."""
+    file, seconds = (job.folder / "ncu.csv").resolve(), job.left_s
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--cache-control", "none"]
     command += ["--clock-control", "none", "--profile-from-start", "off", "--metrics", _METRICS]
     command += ["--log-file", str(file), sys.executable, "-m", "scripts.gpu.ncu_target"]
-    command += [case, job.device, job.model, str(job.folder)]
+    command += [job.device, job.model, str(job.folder), f"{seconds - _WRITING_S:.1f}"]
+    why = ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-        refused = _said_by_ncu(file)
-        if refused:
-            raise _NcuError(refused)
-        if done.returncode or not file.exists():
-            return {"not_measured": (done.stderr.strip() or done.stdout.strip())[-_LONGEST:]}
-        return _compared(file, Path(job.folder / f"ncu-{case}.cost.json"))
-    except subprocess.TimeoutExpired as error:
-        raise _NcuError(f"ncu did not end within {seconds:.0f} s") from error
-    except (LlmprofError, OSError) as error:
-        return {"not_measured": str(error)[:_LONGEST]}
+        if done.returncode:
+            why = (done.stderr.strip() or done.stdout.strip())[-_LONGEST:]
+    except subprocess.TimeoutExpired:
+        why = f"ncu did not end within {seconds:.0f} s"
+    return {
+        case: _of_case(case, job.folder, kernels, _said_by_ncu(file) or why)
+        for case, kernels in _kernels_of(file, job.folder).items()
+    }
 
 
-class _NcuError(Exception):
-    """Of ncu, whatever it profiles."""
+def _kernels_of(file: Path, folder: Path) -> "dict[str, list[ProfiledKernel]]":
+    """Of each case, in the order in which they were begun; those of one stand after its mark."""
+    from llmprof.errors import LlmprofError
+    from llmprof.store.ncu_csv import read_ncu_csv
+
+    found: dict[str, list[ProfiledKernel]] = {case: [] for case in CASES}
+    with suppress(LlmprofError, OSError):
+        begun = iter(json.loads((folder / BEGUN).read_text()))
+        own: list[ProfiledKernel] = []
+        for kernel in read_ncu_csv(file):
+            if _MARK in kernel.name:
+                own = found.get(next(begun, ""), [])
+            else:
+                own.append(kernel)
+    return found
 
 
 def _said_by_ncu(file: Path) -> str:
@@ -87,14 +96,18 @@ def _said_by_ncu(file: Path) -> str:
     return "; ".join(errors)[:_LONGEST]
 
 
-def _compared(file: Path, costs: Path) -> dict[str, Any]:
+def _of_case(
+    case: str, folder: Path, kernels: "Sequence[ProfiledKernel]", why: str
+) -> dict[str, Any]:
     """Measured over counted; activations may be served by a cache, so counted is an interval."""
     from llmprof.analysis.ncu import dram_bytes_of
     from llmprof.schema.cost import StepCost
-    from llmprof.store.ncu_csv import read_ncu_csv
 
-    cost = StepCost.model_validate_json(costs.read_bytes())
-    kernels = read_ncu_csv(file)
+    if error_of(folder, case).exists():
+        return {"not_measured": error_of(folder, case).read_text()[:_LONGEST]}
+    if not cost_of(folder, case).exists() or not kernels:
+        return {"not_measured": why or "the time of this part was over"}
+    cost = StepCost.model_validate_json(cost_of(folder, case).read_bytes())
     measured = dram_bytes_of(kernels)
     if measured is None:
         return {"not_measured": "the file lacks DRAM bytes of some kernels"}
@@ -106,6 +119,16 @@ def _compared(file: Path, costs: Path) -> dict[str, Any]:
         "counted_with_activations_bytes": cost.traffic.total,
         "ratio": per_step / cost.traffic.required,
     }
+
+
+def cost_of(folder: Path, case: str) -> Path:
+    """Where the target leaves what a step costs, once all of its steps have run."""
+    return folder / f"ncu-{case}.cost.json"
+
+
+def error_of(folder: Path, case: str) -> Path:
+    """Where the target leaves why it has no figure of a case."""
+    return folder / f"ncu-{case}.error.txt"
 
 
 def settings_of(case: str, device: str) -> dict[str, Any]:

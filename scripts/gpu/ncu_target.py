@@ -1,17 +1,46 @@
-"""What runs under ncu: a model of two layers, and a few decode steps between its start and its stop.
+"""What runs under ncu: a model of two layers, and a few decode steps of each case.
 
-python -m scripts.gpu.ncu_target CASE DEVICE MODEL FOLDER
+python -m scripts.gpu.ncu_target DEVICE MODEL FOLDER SECONDS
+
+All cases in one process: to begin one under ncu takes longer than to count its kernels. A kernel that does
+nothing stands before those of each case.
 """
 
+import gc
+import json
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 
-from scripts.gpu.ncu_check import STEPS, settings_of, shallow_model
+from scripts.gpu.job import in_one_line, write_whole
+from scripts.gpu.ncu_check import BEGUN, CASES, STEPS, cost_of, error_of, settings_of, shallow_model
+
+_LEAST_S: Final = 3.0
+"""With less than this left no other case is begun."""
 
 
-def main(case: str, device: str, model: str, folder: Path) -> None:
-    import torch
+def main(device: str, model: str, folder: Path, seconds: float) -> None:
+    """What a case fails with is left for whoever reads the figures; the next one has its turn."""
+    deadline_s = time.perf_counter() + seconds
+    begun: list[str] = []
+    for case in CASES:
+        if deadline_s - time.perf_counter() < _LEAST_S:
+            return
+        try:
+            _count(case, device, model, folder, begun)
+        except Exception as error:  # noqa: BLE001
+            write_whole(error_of(folder, case), in_one_line(error))
+        gc.collect()
+        if device != "cpu":
+            import torch
 
+            torch.cuda.empty_cache()
+
+
+def _count(case: str, device: str, model: str, folder: Path, begun: list[str]) -> None:
     from llmprof.architectures.source import resolve_model
     from llmprof.costs.step import step_cost
     from llmprof.engine.description import cost_options
@@ -41,21 +70,32 @@ def main(case: str, device: str, model: str, folder: Path) -> None:
     sampler, probe = GreedySampler(), NullProbe()
     engine.step(batch, sampler, probe)
     first = batch.num_cached
-    on_gpu = device != "cpu"
-    if on_gpu:
-        torch.cuda.synchronize()
-        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-    for _ in range(STEPS):
-        engine.step(batch, sampler, probe)
-    if on_gpu:
-        torch.cuda.synchronize()
-        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+    begun.append(case)
+    write_whole(folder / BEGUN, json.dumps(begun))
+    with _counted() if device != "cpu" else nullcontext():
+        for _ in range(STEPS):
+            engine.step(batch, sampler, probe)
     sequence = SequenceShape(count=work.batch, new_tokens=1, cached_tokens=first)
     shape = StepShape(phase=Phase.DECODE, sequences=(sequence,), logit_rows=work.batch)
     cost = step_cost(engine.model, engine.manifest, shape, cost_options(engine, config))
-    (folder / f"ncu-{case}.cost.json").write_text(cost.model_dump_json())
+    write_whole(cost_of(folder, case), cost.model_dump_json())
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    """By ncu, after the mark of a case."""
+    import torch
+
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    try:
+        torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
+        yield
+        torch.cuda.synchronize()
+    finally:
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":
-    case, device, model, folder = sys.argv[1:]
-    main(case, device, model, Path(folder))
+    device, model, folder, seconds = sys.argv[1:]
+    main(device, model, Path(folder), float(seconds))

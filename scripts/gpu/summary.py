@@ -57,7 +57,7 @@ def archive(folder: Path, results: Path) -> Path:
         for name in (*_SHOWN, "found", "runs", "predictions", "logs"):
             if (folder / name).exists():
                 tar.add(folder / name, name)
-        for file in sorted(folder.glob("ncu-*")):
+        for file in sorted(folder.glob("ncu*.*")):
             tar.add(file, file.name)
     beside.replace(path)
     for name in _SHOWN:
