@@ -92,8 +92,9 @@ def test_a_kernel_that_does_not_compile_is_named_and_costs_no_other(
 @needs_triton
 def test_what_tilings_and_live_ceilings_start_is_compiled_ahead_too() -> None:
     """Each would take a second where a part has fifteen; a process whose share is none compiles none."""
+    from llmprof.engine.kernels.triton import weight_plan
     from scripts.gpu.compile_ahead import META, Shares, compiled_for, start_skinny
-    from scripts.gpu.tilings import FORMATS, IN_USE, TRIED, start_each, weight_plan
+    from scripts.gpu.tilings import FORMATS, IN_USE, TRIED, start_each
 
     shares = Shares(-1, 1)
     with compiled_for(90, 132, shares):
