@@ -56,7 +56,14 @@ def install_missing(root: Path, target: Path) -> str:
 def _trouble(wheels: Sequence[Path], target: Path) -> str | None:
     """Why pip does not install them; None where it did."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
-    command += ["--no-cache-dir", "--upgrade", "--target", str(target), *map(str, wheels)]
+    command += [
+        "--no-cache-dir",
+        "--no-compile",
+        "--upgrade",
+        "--target",
+        str(target),
+        *map(str, wheels),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip()[-300:] or "no reason" if done.returncode else None
 

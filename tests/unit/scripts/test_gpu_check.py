@@ -134,6 +134,7 @@ def test_no_part_outlives_a_check_that_is_ended(tmp_path: Path) -> None:
     )
     log = tmp_path / "log"
     while not (log.exists() and log.read_text().strip()):
+        assert ended.poll() is None
         time.sleep(0.05)
     part = int(log.read_text())
     ended.terminate()
