@@ -152,3 +152,28 @@ def test_packages_of_our_names_that_are_installed_do_not_win(tmp_path: Path) -> 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
     command = [sys.executable, "-c", "import scripts.gpu.job, tests.fakes"]
     subprocess.run(command, env=environment, cwd=tmp_path.parent, check=True)
+
+
+def test_a_plugin_that_the_machine_has_for_another_pytest_is_left_alone(tmp_path: Path) -> None:
+    site, about = tmp_path / "site", tmp_path / "site" / "old_plugin-1.0.dist-info"
+    about.mkdir(parents=True)
+    (site / "old_plugin.py").write_text("raise ImportError('made for another pytest')")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: old-plugin\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[pytest11]\nold_plugin = old_plugin\n")
+    test = tmp_path / "test_one.py"
+    test.write_text("import pytest\n@pytest.mark.gpu\ndef test_one(): pass\n")
+    code = (
+        "import sys; from pathlib import Path; from scripts.gpu.job import Job;"
+        "from scripts.gpu.side_by_side import run_share;"
+        f"job = Job('cpu', 'm', Path({str(tmp_path)!r}), 60.0, 0.0);"
+        f"sys.exit(run_share(job, 'tests', ({str(test)!r},)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(site)])}
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert read_found(tmp_path)["tests"]["passed"] == 1
