@@ -99,14 +99,20 @@ def run_process(
 ) -> tuple[int | None, str]:
     """Run a command in a process group, everything that it prints added to `log`.
 
-    However this ends, an interrupt included, nothing of the group is left: it could hold a GPU.
+    However this ends, an interrupt included, nothing of the group is left: it could hold a GPU. It is
+    no session of its own: whoever kills all of this one must not miss it.
 
     Returns:
         Its exit status, None if it was ended for its time, and the last line of the log.
     """
     with log.open("ab") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=file, env=dict(environment), start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=dict(environment),
+            process_group=0,
         )
         code: int | None = None
         try:

@@ -1,5 +1,6 @@
 """Parts of the GPU check: what fails, hangs or finds no time left loses nothing of the others."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -74,6 +75,13 @@ def test_what_a_process_leaves_running_ends_with_it(tmp_path: Path) -> None:
     while not _is_gone(int(pid)):
         assert time.perf_counter() < deadline_s
         time.sleep(0.01)
+
+
+def test_a_part_is_a_group_of_this_session(tmp_path: Path) -> None:
+    """Who kills this process for good ends its session, and the part must be in it."""
+    code = "import os; print(os.getsid(0), os.getpgid(0) == os.getpid())"
+    status, words = run_process([sys.executable, "-c", code], 60.0, tmp_path / "log", {})
+    assert (status, words) == (0, f"{os.getsid(0)} True")
 
 
 def _is_gone(pid: int) -> bool:
