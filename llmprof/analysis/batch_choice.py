@@ -21,11 +21,18 @@ _FEWEST: Final = 2
 def batch_choices(
     axes: Sequence[SweepAxis], cells: Iterable[SweepCell], limits: SweepSettings
 ) -> tuple[BatchChoice, ...]:
-    """One choice for each combination of the other axes; none without an axis of batches."""
+    """One choice for each combination of the other axes; none without an axis of batches.
+
+    A cell whose every round was disturbed chooses nothing.
+    """
     key = next((axis.key for axis in axes if axis.key in BATCH_KEYS), None)
     if key is None:
         return ()
-    measured = [cell for cell in cells if cell.status is CellStatus.MEASURED]
+    measured = [
+        cell
+        for cell in cells
+        if cell.status is CellStatus.MEASURED and not (cell.metrics and cell.metrics.disturbed)
+    ]
     lines: dict[tuple[tuple[str, GridValue], ...], list[SweepCell]] = {}
     for cell in measured:
         others = tuple((name, value) for name, value in cell.changes.items() if name != key)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
+from llmprof.analysis.validity import select_rounds
 from llmprof.schema.cost import ByteTraffic, Phase, StepCost
 from llmprof.schema.ledger import Part
 from llmprof.schema.measurement import Estimate, PhaseMeasurement
@@ -30,6 +31,7 @@ def cell_metrics(report: Report) -> CellMetrics:
         power_w=median(power) if power else None,
         num_rounds=len(run.rounds),
         num_rejected_rounds=max((one.num_rejected_rounds for one in report.phases), default=0),
+        disturbed_by=tuple(sorted(set(select_rounds(run.rounds).reasons.values()))),
         caveats=tuple(dict.fromkeys(caveat.code for caveat in report.caveats)),
     )
 

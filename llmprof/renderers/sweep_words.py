@@ -94,8 +94,30 @@ def limits_text(limits: SweepSettings) -> str:
 def headline(sweep: Sweep) -> str:
     """The cell with most output beside the one with least; what a switch gives where all else is equal."""
     rated = [(rate, cell) for cell in sweep.cells if (rate := _rate(cell)) is not None]
+    left_out = [cell for cell in sweep.cells if cell.metrics and cell.metrics.disturbed]
     if not rated:
-        return "No cell gives output tokens."
+        return _none_to_name(left_out) if left_out else "No cell gives output tokens."
+    told = _most_and_least(sweep, rated)
+    if left_out:
+        cells = "; ".join(spelled(cell.changes) for cell in left_out)
+        told += f" Left out, since every round was disturbed: {cells} ({_disturbance(left_out)})."
+    return told
+
+
+def _none_to_name(disturbed: Sequence[SweepCell]) -> str:
+    which = "the one measured cell" if len(disturbed) == 1 else f"all {len(disturbed)} measured cells"
+    return (
+        f"No cell can be named best: every round of {which} was disturbed "
+        f"({_disturbance(disturbed)}). Stop other programs and measure again (--fresh)."
+    )
+
+
+def _disturbance(cells: Sequence[SweepCell]) -> str:
+    found = {reason for cell in cells if cell.metrics for reason in cell.metrics.disturbed_by}
+    return ", ".join(map(one_line, sorted(found))) or "contended or throttled"
+
+
+def _most_and_least(sweep: Sweep, rated: Sequence[tuple[Estimate, SweepCell]]) -> str:
     best_rate, best = max(rated, key=lambda pair: pair[0].point)
     least_rate, least = min(rated, key=lambda pair: pair[0].point)
     most = f"{units.significant(best_rate.point)} output tok/s at {spelled(best.changes)}"
@@ -149,7 +171,9 @@ def _place(changes: Mapping[str, GridValue]) -> tuple[tuple[str, GridValue], ...
 
 
 def _rate(cell: SweepCell) -> Estimate | None:
-    return cell.metrics.output_tokens_per_s if cell.metrics else None
+    """None of disturbed rounds: the table shows theirs, no sentence compares it."""
+    judged = cell.metrics is not None and not cell.metrics.disturbed
+    return cell.metrics.output_tokens_per_s if cell.metrics and judged else None
 
 
 def caveat_lines(sweep: Sweep) -> tuple[str, ...]:

@@ -76,9 +76,16 @@ class CellMetrics(Record):
     """Median of the readings after the rounds; null without such a sensor."""
     num_rounds: NonNegativeInt
     num_rejected_rounds: NonNegativeInt
-    """Disturbed ones, of those: they count in nothing."""
+    """Disturbed ones, of those: they count in nothing, unless every round was disturbed."""
+    disturbed_by: tuple[str, ...] = ()
+    """What was wrong with them, each reason once; empty in sweeps of versions that did not keep it."""
     caveats: tuple[str, ...]
     """Their codes."""
+
+    @property
+    def disturbed(self) -> bool:
+        """No valid round: the figures are those of disturbed ones, and nothing is judged by them."""
+        return 0 < self.num_rounds <= self.num_rejected_rounds
 
     def of(self, phase: Phase) -> PhaseMetrics | None:
         return next((one for one in self.phases if one.phase is phase), None)

@@ -6,7 +6,7 @@ from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.run import DeviceTelemetry, RunRecord
 from llmprof.schema.sweep import CellMetrics
-from tests.records import a_run_record
+from tests.records import QUIET, a_run_record
 
 
 def test_every_figure_is_the_report_s() -> None:
@@ -54,3 +54,13 @@ def test_without_grouped_rounds_there_is_no_share_of_time() -> None:
     assert decode is not None
     assert decode.kv_time_share is None
     assert metrics.of(Phase.MIXED) is None
+
+
+def test_a_cell_without_a_valid_round_keeps_the_reasons() -> None:
+    waited = QUIET.model_copy(update={"run_queue_fraction": 0.3})
+    every = metrics_of(a_run_record(rounds=4, contention=waited))
+    assert every.disturbed
+    assert every.disturbed_by == ("its threads waited for a CPU",)
+    some = metrics_of(a_run_record(rounds=4, contention=[waited, waited, waited, QUIET]))
+    assert not some.disturbed
+    assert metrics_of(a_run_record()).disturbed_by == ()

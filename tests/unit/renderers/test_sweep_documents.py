@@ -17,7 +17,7 @@ from llmprof.renderers.sweep_heatmap import has_heatmap
 from llmprof.renderers.sweep_lines import lines, x_axis
 from llmprof.renderers.sweep_text import print_sweep
 from llmprof.renderers.sweep_words import headline
-from llmprof.schema.sweep import CellStatus, Sweep
+from llmprof.schema.sweep import CellMetrics, CellStatus, Sweep
 from llmprof.store.documents import read_document
 from tests.sweeps import a_sweep, some_metrics
 
@@ -151,3 +151,31 @@ def test_times_below_the_trade_off_do_not_run_into_each_other() -> None:
         labels = [label.get_window_extent() for label in panel.get_xticklabels()]
     assert len(labels) > 2
     assert all(one.x1 + 2 < other.x0 for one, other in pairwise(labels))
+
+
+def disturbed(batch: int, *reasons: str) -> CellMetrics:
+    changed = {"num_rejected_rounds": 6, "disturbed_by": reasons}
+    return some_metrics(batch=batch).model_copy(update=changed)
+
+
+def test_no_cell_is_named_best_by_disturbed_rounds_alone() -> None:
+    why = "its threads waited for a CPU"
+    every = a_sweep({"workload.batch": (1, 4)}, [disturbed(1, why), disturbed(4)])
+    text = " ".join(shown(every, 200).split())
+    assert (
+        f"No cell can be named best: every round of all 2 measured cells was disturbed ({why}). "
+        "Stop other programs and measure again (--fresh)." in text
+    )
+    assert "Most output" not in text
+    assert "knee" not in text
+    assert "output tok/s at" not in headline(a_sweep({"workload.batch": (1,)}, [disturbed(1)]))
+
+
+def test_a_disturbed_cell_is_left_out_of_what_is_named_and_says_so() -> None:
+    outcomes = [some_metrics(batch=1), some_metrics(batch=4), disturbed(16, "the clock was lower")]
+    sweep = a_sweep({"workload.batch": BATCHES}, outcomes)
+    assert headline(sweep) == (
+        "Most output: 200 output tok/s at batch 4, 4.00 x the least (50.0 at batch 1). "
+        "Left out, since every round was disturbed: batch 16 (the clock was lower)."
+    )
+    assert [choice.knee for choice in sweep.choices] == [4]
