@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmprof.analysis.comparable import why_not_comparable
 from llmprof.analysis.compare_headline import headline
 from llmprof.analysis.compare_ledger import part_changes
-from llmprof.analysis.compare_metrics import metric_changes
+from llmprof.analysis.compare_metrics import launches_to_show, metric_changes
 from llmprof.analysis.compare_pairs import paired_changes, round_pairs
 from llmprof.errors import NotComparableError
 from llmprof.schema.comparison import (
@@ -60,6 +60,7 @@ def compare_reports(
         parts=parts,
         caveats=_caveats(baseline, candidate),
         headline=headline(metrics, parts),
+        launches_needed=launches_to_show(metrics, len(baseline), len(candidate)),
     )
 
 

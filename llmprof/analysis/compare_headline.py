@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from llmprof import units
 from llmprof.analysis.compare_pairs import MIN_PAIRS
 from llmprof.analysis.metrics import TPOT, TTFT
-from llmprof.schema.comparison import Basis, Change, MetricChange, PartChange
+from llmprof.schema.comparison import (
+    Basis,
+    Change,
+    MetricChange,
+    PartChange,
+    num_adjusted,
+)
 from llmprof.schema.cost import Phase
 
 _NAMES = {
@@ -25,8 +31,8 @@ def headline(metrics: Sequence[MetricChange], parts: Sequence[PartChange]) -> st
     if told is None:
         return "The two runs have no metric in common."
     if told.basis is Basis.ONE_LAUNCH or told.change is Change.NOT_SHOWN:
-        return f"{_shown(told)}: {_amount(told)}."
-    return f"{_amount(told)}{_where(told, parts)}. {_shown(told)}."
+        return f"{_shown(told, metrics)}: {_amount(told)}."
+    return f"{_amount(told)}{_where(told, parts)}. {_shown(told, metrics)}."
 
 
 def _amount(change: MetricChange) -> str:
@@ -56,7 +62,7 @@ def _where(change: MetricChange, parts: Sequence[PartChange]) -> str:
     return f", {share} {name}: {units.signed_seconds(moved_s)}"
 
 
-def _shown(change: MetricChange) -> str:
+def _shown(change: MetricChange, metrics: Sequence[MetricChange]) -> str:
     if change.basis is Basis.ONE_LAUNCH:
         floor = change.noise_floor
         known = f"; launches differ by {units.percent(floor)} here" if floor else ""
@@ -69,4 +75,6 @@ def _shown(change: MetricChange) -> str:
     if change.basis is Basis.PAIRED:
         p_value = units.significant(change.p_value or 0.0, 2)
         return f"The difference is shown in {pairs} pairs (p = {p_value})"
-    return f"The difference is shown (p = {units.significant(change.p_value or 0.0, 2)})"
+    p_value = units.significant(change.p_adjusted or 0.0, 2)
+    among = units.number_of(num_adjusted(metrics), "metric")
+    return f"The difference is shown (p = {p_value}, adjusted for {among})"

@@ -3,13 +3,21 @@
 from collections.abc import Mapping, Sequence
 
 from llmprof.analysis.metrics import EXACT, PEAKS, TIMED, exact_counters, report_estimates
-from llmprof.analysis.unpaired import MIN_LAUNCHES, launch_ratio, p_value_larger
+from llmprof.analysis.paired import holm_adjusted
+from llmprof.analysis.unpaired import (
+    MIN_LAUNCHES,
+    launch_ratio,
+    launches_needed,
+    least_p_value,
+    p_value_larger,
+)
 from llmprof.schema.comparison import Basis, Change, MetricChange
 from llmprof.schema.measurement import Estimate
-from llmprof.schema.metric import Better, Metric
+from llmprof.schema.metric import Better, Metric, MetricKind
 from llmprof.schema.report import Report
 
 SIGNIFICANCE = 0.05
+"""Two-sided; of saved runs over all timed metrics together."""
 
 
 def metric_changes(
@@ -26,7 +34,17 @@ def metric_changes(
     cand = [report_estimates(one) for one in candidate]
     changes = [_timed(metric, base, cand, floors.get(metric.name)) for metric in TIMED]
     timed = tuple(change for change in changes if change is not None)
-    return (*timed, *exact_changes(baseline[0], candidate[0]))
+    return (*_judged_together(timed), *exact_changes(baseline[0], candidate[0]))
+
+
+def launches_to_show(changes: Sequence[MetricChange], baseline: int, candidate: int) -> int | None:
+    """A side, to show a difference in one of so many timed metrics; None where there are as many."""
+    timed = [one for one in changes if one.metric.kind is MetricKind.TIMED]
+    tests = sum(one.ratio is not None for one in timed)
+    enough = min(baseline, candidate) >= MIN_LAUNCHES
+    if not tests or (enough and 2 * least_p_value(baseline, candidate) * tests <= SIGNIFICANCE):
+        return None
+    return launches_needed(SIGNIFICANCE / 2 / tests)
 
 
 def exact_changes(
@@ -64,7 +82,7 @@ def _timed(
         return change
     if min(len(base), len(cand)) < MIN_LAUNCHES:
         return change.model_copy(update={"ratio": _ratio_of(base, cand)})
-    return change.model_copy(update=_tested(metric, *points))
+    return change.model_copy(update=_tested(*points))
 
 
 def _middle(launches: Sequence[Estimate]) -> Estimate | None:
@@ -87,17 +105,29 @@ def _ratio_of(baseline: Sequence[Estimate], candidate: Sequence[Estimate]) -> Es
     )
 
 
-def _tested(
-    metric: Metric, baseline: Sequence[float], candidate: Sequence[float]
-) -> dict[str, object]:
-    ratio = launch_ratio(baseline, candidate)
+def _tested(baseline: Sequence[float], candidate: Sequence[float]) -> dict[str, object]:
     larger = p_value_larger(baseline, candidate)
     smaller = p_value_larger(candidate, baseline)
-    p_value = min(1.0, 2 * min(larger, smaller))
-    change = Change.NOT_SHOWN
-    if p_value <= SIGNIFICANCE:
-        change = direction(metric, ratio.point)
-    return {"ratio": ratio, "p_value": p_value, "basis": Basis.LAUNCHES, "change": change}
+    return {
+        "ratio": launch_ratio(baseline, candidate),
+        "p_value": min(1.0, 2 * min(larger, smaller)),
+        "basis": Basis.LAUNCHES,
+    }
+
+
+def _judged_together(changes: Sequence[MetricChange]) -> tuple[MetricChange, ...]:
+    """A difference is shown where its p is small for one of so many that were looked at."""
+    p_values = {one.metric.name: one.p_value for one in changes if one.p_value is not None}
+    adjusted = dict(zip(p_values, holm_adjusted(tuple(p_values.values())), strict=True))
+    return tuple(_judged(one, adjusted.get(one.metric.name)) for one in changes)
+
+
+def _judged(change: MetricChange, p_adjusted: float | None) -> MetricChange:
+    if p_adjusted is None or change.ratio is None:
+        return change
+    shown = p_adjusted <= SIGNIFICANCE
+    found = direction(change.metric, change.ratio.point) if shown else Change.NOT_SHOWN
+    return change.model_copy(update={"p_adjusted": p_adjusted, "change": found})
 
 
 def direction(metric: Metric, ratio: float) -> Change:

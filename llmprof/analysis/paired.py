@@ -120,14 +120,20 @@ def paired_ratio(
     )
 
 
-def holm(p_values: Sequence[float], alpha: float) -> tuple[bool, ...]:
-    """Which of several hypotheses to reject so that one false rejection has a chance of alpha.
+def holm_adjusted(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Each p as it stands among the others: at most alpha where Holm rejects at alpha.
 
-    Step-down: the smallest p against alpha / m, the next against alpha / (m - 1), until one fails.
+    Step-down: of m values the smallest times m, the next times m - 1, ..., each no less than the one
+    before it and 1 at most.
     """
-    rejected = [False] * len(p_values)
+    adjusted = [1.0] * len(p_values)
+    least = 0.0
     for done, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[index] > alpha / (len(p_values) - done):
-            break
-        rejected[index] = True
-    return tuple(rejected)
+        least = min(1.0, max(least, p_values[index] * (len(p_values) - done)))
+        adjusted[index] = least
+    return tuple(adjusted)
+
+
+def holm(p_values: Sequence[float], alpha: float) -> tuple[bool, ...]:
+    """Which of several hypotheses to reject so that one false rejection has a chance of alpha."""
+    return tuple(one <= alpha for one in holm_adjusted(p_values))

@@ -75,8 +75,9 @@ def compare(
     """Compare two saved runs, or measure two settings in turns: what differs, and where it lies.
 
     Saved: both sides must have done the same work on the same machine and software; switches of the
-    engine may differ. A difference is called real only with four launches a side and more: of one
-    launch each nothing is claimed.
+    engine may differ. A difference is called real only by several launches a side, named with commas
+    between them, and adjusted for all metrics that are looked at: six show one of eight. Of one launch
+    each nothing is claimed.
 
     With --base or --cand both arms are measured now, A B B A. The baseline is run once by itself, and
     from it the candidate is predicted; that is on disk before the candidate is loaded. Pairs of rounds

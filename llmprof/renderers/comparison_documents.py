@@ -55,6 +55,7 @@ def _csv_row(change: MetricChange, comparison: Comparison) -> dict[str, str | fl
         "confidence": ratio.confidence if ratio else None,
         "basis": change.basis.value,
         "p_value": change.p_value,
+        "p_adjusted": change.p_adjusted,
         "change": change.change.value,
         "baseline_run": " ".join(comparison.baseline.run_ids),
         "candidate_run": " ".join(comparison.candidate.run_ids),
@@ -66,7 +67,8 @@ def comparison_markdown(comparison: Comparison) -> bytes:
     lines = [f"### llmprof compare: {escaped(one_line(comparison.baseline.model))}", ""]
     lines += [line for stamp in stamps(comparison) for line in (f"**{escaped(stamp)}**", "")]
     lines += [escaped(one_line(comparison.headline)), ""]
-    lines += [*table_lines(metrics_table(comparison)), ""]
+    metrics = metrics_table(comparison)
+    lines += [*table_lines(metrics), "", f"{metrics.caption}.", ""]
     if comparison.settings:
         lines += [*table_lines(settings_table(comparison)), ""]
     if comparison.live is not None:

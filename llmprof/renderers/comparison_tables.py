@@ -6,7 +6,14 @@ from llmprof.renderers.live_tables import written_outputs_text
 from llmprof.renderers.metric_format import NOTHING, change_text, formatter, value_text
 from llmprof.renderers.tables import Table
 from llmprof.renderers.wording import PART_NAMES, one_line
-from llmprof.schema.comparison import Basis, Change, Comparison, MetricChange, PartChange
+from llmprof.schema.comparison import (
+    Basis,
+    Change,
+    Comparison,
+    MetricChange,
+    PartChange,
+    num_adjusted,
+)
 from llmprof.schema.cost import Phase
 from llmprof.schema.measurement import Estimate
 
@@ -20,8 +27,9 @@ MARKS = {
 
 def metrics_table(comparison: Comparison) -> Table:
     """One row per metric; `~` where no difference is shown."""
+    together = f"; p {adjusted_text(comparison)}" if num_adjusted(comparison.metrics) else ""
     return Table(
-        caption="Metrics: median with its interval; ~ where no difference is shown",
+        caption=f"Metrics: median with its interval; ~ where no difference is shown{together}",
         columns=("metric", "baseline", "candidate", "change", "shown", "basis"),
         rows=tuple(_metric_row(change) for change in comparison.metrics),
         prose=frozenset({4, 5}),
@@ -82,10 +90,21 @@ def basis_text(change: MetricChange) -> str:
         floor = change.noise_floor
         known = "" if floor is None else f", launches differ by {units.percent(floor)}"
         return f"too few launches{known}"
-    p_value = "" if change.p_value is None else f", p {units.significant(change.p_value, 2)}"
-    return (
-        f"{confidence(ratio)} {'rounds' if change.basis is Basis.PAIRED else 'launches'}{p_value}"
-    )
+    over = "rounds" if change.basis is Basis.PAIRED else "launches"
+    return f"{confidence(ratio)} {over}{_p_text(change)}"
+
+
+def _p_text(change: MetricChange) -> str:
+    """The value that the mark rests on."""
+    if change.p_adjusted is not None:
+        return f", p {units.significant(change.p_adjusted, 2)} adjusted"
+    return "" if change.p_value is None else f", p {units.significant(change.p_value, 2)}"
+
+
+def adjusted_text(comparison: Comparison) -> str:
+    """How many metrics were looked at together: adjusted for 8 metrics."""
+    among = units.number_of(num_adjusted(comparison.metrics), "metric")
+    return f"adjusted for {among} after Holm"
 
 
 def parts_tables(comparison: Comparison) -> tuple[Table, ...]:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from llmprof import units
 from llmprof.renderers.comparison_tables import (
+    adjusted_text,
     outputs_text,
     parts_tables,
     settings_table,
@@ -22,6 +23,8 @@ from llmprof.schema.comparison import Basis, ComparedSide, Comparison, LiveCompa
 
 _STYLES = {"better": "green", "worse": "red", "~": "dim", "=": "dim"}
 MOST_CAVEATS = 3
+_LEAST_LAUNCHES = 4
+"""A side, for a single metric: in documents of versions that did not say how many it takes."""
 _INTERVAL_WIDTH = 75
 """What a table of parts needs for its intervals."""
 
@@ -112,15 +115,20 @@ def _note(comparison: Comparison) -> str:
         if floors:
             known = f"; launches of the same code differ by up to {units.percent(max(floors))} here"
         return (
-            "~ no difference is shown: it takes four launches a side; the intervals hold the rounds "
-            f"of these processes alone{known}."
+            f"~ no difference is shown: it takes {comparison.launches_needed or _LEAST_LAUNCHES} launches "
+            f"a side; the intervals hold the rounds of these processes alone{known}."
         )
     if comparison.live is not None:
         return (
             "~ no difference is shown (signed-rank test over the pairs, two-sided at 5 %, each metric by "
             "itself)."
         )
-    return "~ no difference is shown."
+    needed = comparison.launches_needed
+    few = f"; for one of so many it takes {needed} launches a side" if needed else ""
+    return (
+        "~ no difference is shown (Mann-Whitney test over launches, two-sided at 5 %, "
+        f"{adjusted_text(comparison)}){few}."
+    )
 
 
 def _moves(comparison: Comparison) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Two runs side by side: the document that renderers of a comparison read, and nothing else."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -49,7 +50,10 @@ class MetricChange(Record):
     two processes leave open, and not how far two processes of the same code differ."""
     basis: Basis
     p_value: float | None = None
-    """Two-sided; null where nothing is tested."""
+    """Two-sided, of this metric alone; null where nothing is tested."""
+    p_adjusted: float | None = None
+    """The same among all timed metrics of the comparison, after Holm: what a difference between saved
+    runs is shown by. Null where each metric is judged by itself."""
     change: Change
     noise_floor: float | None = None
     """Relative difference below which two launches of the same code lie, as calibrated here."""
@@ -71,6 +75,11 @@ class SettingChange(Record):
     key: str
     baseline: str
     candidate: str
+
+
+def num_adjusted(metrics: Sequence[MetricChange]) -> int:
+    """How many metrics were looked at together."""
+    return sum(one.p_adjusted is not None for one in metrics)
 
 
 class ComparedSide(Record):
@@ -130,5 +139,8 @@ class Comparison(Record):
     parts: tuple[PartChange, ...]
     caveats: tuple[Caveat, ...]
     headline: str
+    launches_needed: PositiveInt | None = None
+    """A side, to show a difference in one of so many metrics; null where there are as many, and where
+    rounds took turns."""
     live: LiveComparison | None = None
     """Null for saved runs."""

@@ -44,14 +44,30 @@ def test_the_interval_of_a_ratio_holds_every_ratio_that_both_allow() -> None:
     assert change.ratio.confidence == pytest.approx(one.confidence + other.confidence - 1)
 
 
-def test_four_launches_a_side_can_show_a_difference() -> None:
-    """All four above all four: p = 2 / 70."""
+def test_four_launches_a_side_show_nothing_in_one_of_eight_metrics() -> None:
+    """All four above all four: p = 2 / 70, and eight times that is no evidence."""
     base = [slower(1.0, seed) for seed in range(4)]
     cand = [slower(1.3, seed) for seed in range(4, 8)]
-    change = change_of(compare_reports(base, cand), "decode.tpot_s.p50")
+    comparison = compare_reports(base, cand)
+    change = change_of(comparison, "decode.tpot_s.p50")
     assert change.p_value == pytest.approx(2 / 70)
+    assert change.p_adjusted == pytest.approx(8 * 2 / 70)
+    assert (change.basis, change.change) == (Basis.LAUNCHES, Change.NOT_SHOWN)
+    # Both sides all apart: 2 / C(10, 5) = 0.0079 is above 0.05 / 8, 2 / C(12, 6) = 0.0022 below.
+    assert comparison.launches_needed == 6
+
+
+def test_six_launches_a_side_show_a_difference_in_one_of_eight_metrics() -> None:
+    base = [slower(1.0, seed) for seed in range(6)]
+    cand = [slower(1.3, seed) for seed in range(6, 12)]
+    comparison = compare_reports(base, cand)
+    assert comparison.launches_needed is None
+    change = change_of(comparison, "decode.tpot_s.p50")
+    assert change.p_value == pytest.approx(2 / 924)
+    assert change.p_adjusted == pytest.approx(8 * 2 / 924)
+    assert "(p = 0.017, adjusted for 8 metrics)" in comparison.headline
     assert (change.basis, change.change) == (Basis.LAUNCHES, Change.WORSE)
-    rate = change_of(compare_reports(base, cand), "decode.tokens_per_s.p50")
+    rate = change_of(comparison, "decode.tokens_per_s.p50")
     assert rate.change is Change.WORSE
     assert rate.ratio is not None
     assert rate.ratio.point < 1
@@ -94,7 +110,7 @@ def test_parts_of_the_difference_sum_to_it() -> None:
 
 def test_the_headline_names_the_part_that_moved() -> None:
     """Only of a difference that is shown: without one there is nothing to explain."""
-    baseline, candidate = [a_report()] * 4, [slower(1.5)] * 4
+    baseline, candidate = [a_report()] * 6, [slower(1.5)] * 6
     assert "most of it loss: +" in compare_reports(baseline, candidate).headline
     assert compare_reports(baseline[:1], candidate[:1]).headline.startswith("Too few launches")
 
@@ -191,7 +207,7 @@ def test_a_noise_floor_is_told_and_claims_nothing() -> None:
 
 
 def test_a_part_is_most_of_a_difference_only_where_it_is_more_than_half() -> None:
-    comparison = compare_reports([a_report()] * 4, [slower(1.5)] * 4)
+    comparison = compare_reports([a_report()] * 6, [slower(1.5)] * 6)
     (first, *others) = (one for one in comparison.parts if one.phase is Phase.DECODE)
 
     def told(*differences_s: float) -> str:

@@ -8,6 +8,7 @@ from llmprof.analysis.paired import (
     bound_rank,
     hodges_lehmann,
     holm,
+    holm_adjusted,
     log_ratios,
     p_value_above_zero,
     paired_ratio,
@@ -106,6 +107,13 @@ def test_the_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
 def test_what_has_no_ratio_is_refused(baseline: list[float], candidate: list[float]) -> None:
     with pytest.raises(ValueError, match=r"rounds|positive"):
         log_ratios(baseline, candidate)
+
+
+def test_holm_adjusts_each_p_by_those_above_it() -> None:
+    # Smallest first: 4 x 0.01, 3 x 0.015, 2 x 0.04 and 1 x 0.045, none less than the one before.
+    assert holm_adjusted([0.04, 0.01, 0.045, 0.015]) == pytest.approx([0.08, 0.04, 0.08, 0.045])
+    assert holm_adjusted([0.6, 0.7]) == (1.0, 1.0)
+    assert holm_adjusted([]) == ()
 
 
 def test_holm_steps_down() -> None:

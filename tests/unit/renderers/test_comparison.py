@@ -33,8 +33,24 @@ def test_the_terminal_marks_what_is_not_shown(comparison: Comparison) -> None:
     text = text_of(comparison)
     row = next(line for line in text.splitlines() if line.startswith("decode.tpot_s.p50  "))
     assert row.rstrip().endswith("~")
-    assert "it takes four launches a side" in text
+    assert "it takes 6 launches a side" in text
     assert "decode: 1.08 → 1.08 FLOP/byte" in text
+
+
+def test_p_values_name_how_many_metrics_they_are_adjusted_for() -> None:
+    plans = [model_phase(phase, efficiency=0.6) for phase in (Phase.PREFILL, Phase.DECODE)]
+    base = [a_report(a_run_record(seed=seed)) for seed in range(4)]
+    cand = [a_report(a_run_record(plans, seed=seed)) for seed in range(4, 8)]
+    several = compare_reports(base, cand)
+    text = " ".join(text_of(several, 200).split())
+    assert "two-sided at 5 %, adjusted for 8 metrics after Holm); for one of so many it takes 6" in text
+    markdown = render_comparison_file(several, ".md").decode()
+    assert "p adjusted for 8 metrics after Holm" in markdown
+    assert "p 0.23 adjusted" in markdown
+    rows = csv.DictReader(io.StringIO(render_comparison_file(several, ".csv").decode()))
+    tpot = next(row for row in rows if row["metric"] == "decode.tpot_s.p50")
+    assert float(tpot["p_value"]) == pytest.approx(2 / 70)
+    assert float(tpot["p_adjusted"]) == pytest.approx(16 / 70)
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
