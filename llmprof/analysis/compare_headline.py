@@ -56,7 +56,7 @@ def _where(change: MetricChange, parts: Sequence[PartChange]) -> str:
     largest = max(own, key=lambda part: sign * part.difference_s.point, default=None)
     if largest is None or sign * largest.difference_s.point <= 0:
         return ""
-    name, moved_s = largest.part.value.replace("_", " "), largest.difference_s.point
+    name, moved_s = largest.part.label, largest.difference_s.point
     step_s = sum(part.difference_s.point for part in own)
     share = "most of it" if 2 * abs(moved_s) > abs(step_s) else "its largest part"
     return f", {share} {name}: {units.signed_seconds(moved_s)}"

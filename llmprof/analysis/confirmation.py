@@ -138,7 +138,7 @@ def _sentence(
 
 
 def _residual(part: GroupResidual) -> str:
-    name = "between the groups" if part.group is None else part.group.value.replace("_", " ")
+    name = "between the groups" if part.group is None else part.group.label
     return f"{name} {units.signed_seconds(part.residual_s)}"
 
 

@@ -125,7 +125,7 @@ def _products_below_roof(splits: PhaseSplits) -> Iterator[Check]:
         if fraction.point > MAX_GROUP_FRACTION
     }
     for group, fraction in above.items():
-        yield not_over_counted(f"the {group.value.replace('_', ' ')}", fraction)
+        yield not_over_counted(f"the {group.label}", fraction)
     if fractions and not above:
         largest = max(fraction.point for fraction in fractions.values())
         yield Check(

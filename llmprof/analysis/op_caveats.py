@@ -68,7 +68,7 @@ def _of_phase(table: PhaseOps) -> Iterable[Caveat]:
         )
     above = [entry for entry in table.entries if entry.loss_s.point < -MAX_EXCESS * table.step_s]
     if above:
-        names = ", ".join(f"{entry.op} of {entry.group.value}" for entry in above)
+        names = ", ".join(f"{entry.op} of {entry.group.label}" for entry in above)
         yield Caveat(
             code="trace-above-roof",
             message=f"{names}: faster than the roof, so bytes that a cache served are counted, or the "

@@ -125,7 +125,7 @@ def _negative_losses(case: PhaseCase) -> Iterable[Caveat]:
             why = "alpha" if split.fixed_cost_s > split.time_s else "both"
             why = "above-roof" if split.link_s > split.time_s else why
             alpha_s = case.splits.work.fixed_cost.alpha_of(group) if why != "above-roof" else 0.0
-            names.setdefault((why, alpha_s), []).append(group.value.replace("_", " "))
+            names.setdefault((why, alpha_s), []).append(group.label)
     for (why, alpha_s), groups in names.items():
         yield Caveat(
             code="above-roof" if why == "above-roof" else "fixed-cost-high",

@@ -6,7 +6,6 @@ from rich.style import Style
 from rich.text import Text
 
 from llmprof import units
-from llmprof.renderers.wording import PART_NAMES
 from llmprof.schema.ledger import Ledger, Part, PartTime
 
 
@@ -50,7 +49,7 @@ def ledger_legend(ledger: Ledger) -> list[Text]:
     """Letter, name, time and share of each part, largest first; then the small and the hidden."""
     ordered = sorted(ledger.parts, key=lambda part: -part.time_s.point)
     large = [part for part in ordered if abs(part.share) >= SMALL_SHARE]
-    small = [PART_NAMES[part.part] for part in ordered if 0 < abs(part.share) < SMALL_SHARE]
+    small = [part.part.label for part in ordered if 0 < abs(part.share) < SMALL_SHARE]
     legend = [_entry(part) for part in large]
     if small:
         legend.append(Text(f"below {units.percent(SMALL_SHARE)}: {', '.join(small)}", "dim"))
@@ -66,7 +65,7 @@ def _entry(part: PartTime) -> Text:
     entry = Text()
     entry.append(mark.letter, mark.style + Style(bold=True))
     time = units.seconds(part.time_s.point)
-    return entry.append(f" {PART_NAMES[part.part]} {time} {units.percent(part.share)}")
+    return entry.append(f" {part.part.label} {time} {units.percent(part.share)}")
 
 
 def _cells(parts: list[PartTime], width: int) -> list[int]:

@@ -5,7 +5,7 @@ from llmprof.renderers.estimates import confidence, interval, point_and_interval
 from llmprof.renderers.live_tables import written_outputs_text
 from llmprof.renderers.metric_format import NOTHING, change_text, formatter, value_text
 from llmprof.renderers.tables import Table
-from llmprof.renderers.wording import PART_NAMES, one_line
+from llmprof.renderers.wording import one_line
 from llmprof.schema.comparison import (
     Basis,
     Change,
@@ -120,7 +120,7 @@ def _parts_table(comparison: Comparison, phase: Phase) -> Table:
         columns=("part", "baseline", "candidate", "difference", "interval"),
         rows=tuple(
             (
-                PART_NAMES[change.part],
+                change.part.label,
                 _seconds(change.baseline_s),
                 _seconds(change.candidate_s),
                 _difference(change.difference_s.point),

@@ -5,7 +5,7 @@ from typing import Final
 from llmprof import units
 from llmprof.renderers.estimates import point_and_interval
 from llmprof.renderers.tables import Table
-from llmprof.renderers.wording import group_name, one_line
+from llmprof.renderers.wording import one_line
 from llmprof.schema.confirmation import (
     Confirmation,
     GroupResidual,
@@ -128,4 +128,4 @@ def _residual_row(part: GroupResidual) -> tuple[str, ...]:
 
 
 def residual_name(part: GroupResidual) -> str:
-    return "between the groups" if part.group is None else group_name(part.group)
+    return "between the groups" if part.group is None else part.group.label

@@ -6,7 +6,7 @@ from rich.text import Text
 from llmprof import units
 from llmprof.renderers.text_layout import wrap_all
 from llmprof.renderers.whole_table import fits, print_table
-from llmprof.renderers.wording import group_name, one_line
+from llmprof.renderers.wording import one_line
 from llmprof.schema.cost import OpGroup, StepCost
 from llmprof.schema.inspection import CacheFigures, Inspection
 from llmprof.schema.layers import LayerShape
@@ -184,7 +184,7 @@ def _work(inspection: Inspection) -> list[list[Text]]:
     for group in OpGroup:
         parts = [step.of_groups(group) for step in steps]
         if any(part.ops for part in parts):
-            rows.append([*map(Text, (group_name(group), *_cells(*parts)))])
+            rows.append([*map(Text, (group.label, *_cells(*parts)))])
     return [*rows, [Text(cell, "bold") for cell in ("total", *_cells(*steps))]]
 
 

@@ -15,7 +15,7 @@ from llmprof.renderers.figure_style import (
     styled,
 )
 from llmprof.renderers.marks import layer_gid, tag
-from llmprof.renderers.wording import PART_NAMES, hidden_key, one_line, part_key
+from llmprof.renderers.wording import hidden_key, one_line, part_key
 from llmprof.schema.ledger import HiddenTerm, Ledger, Part, PartTime
 from llmprof.schema.report import Report
 
@@ -81,8 +81,8 @@ def _draw_parts(axes: "Axes", ledger: Ledger, row: int) -> None:
         if part.share < 0:
             below += part.share
         drawn = _draw_part(axes, part, below if part.share < 0 else start, row)
-        drawn[0].set_gid(layer_gid(PART_NAMES[part.part], part_key(ledger, part)))
-        tag(drawn[1:], PART_NAMES[part.part], f"on-{part_key(ledger, part)}")
+        drawn[0].set_gid(layer_gid(part.part.label, part_key(ledger, part)))
+        tag(drawn[1:], part.part.label, f"on-{part_key(ledger, part)}")
         start += max(part.share, 0.0)
 
 
@@ -113,7 +113,7 @@ def _draw_part(axes: "Axes", part: PartTime, start: float, row: int) -> "list[Ar
         )
     low, high = axes.get_xlim()
     room_in = abs(part.share) / (high - low) * _WIDTH_IN * (_RIGHT - _LEFT)
-    name, time = PART_NAMES[part.part], units.seconds(part.time_s.point)
+    name, time = part.part.label, units.seconds(part.time_s.point)
     if room_in > _CHARACTER_IN * max(len(name), len(time)) + 0.08:
         label = axes.text(
             start + abs(part.share) / 2,
@@ -175,7 +175,7 @@ def draw_legend(figure: "Figure", drawn: Collection[Part]) -> None:
             edgecolor=ON_PART,
             hatch=PART_HATCHES.get(part, ""),
             linewidth=0.0,
-            label=PART_NAMES[part],
+            label=part.label,
         )
         for part in present
     ]

@@ -3,7 +3,7 @@
 from llmprof import units
 from llmprof.renderers.estimates import interval, shared_confidence
 from llmprof.renderers.tables import Table
-from llmprof.renderers.wording import group_name, one_line
+from llmprof.renderers.wording import one_line
 from llmprof.schema.ledger import Side
 from llmprof.schema.ops import OpEntry, PhaseOps
 from llmprof.schema.trace import TraceClock
@@ -50,7 +50,7 @@ def ops_summary(table: PhaseOps) -> str:
 
 def op_name(entry: OpEntry) -> str:
     """`gate/up projection: llmprof.matvec`."""
-    return f"{group_name(entry.group)}: {one_line(entry.op)}"
+    return f"{entry.group.label}: {one_line(entry.op)}"
 
 
 def op_rate(entry: OpEntry) -> str:
@@ -65,7 +65,7 @@ def op_rate(entry: OpEntry) -> str:
 def _row(entry: OpEntry, table: PhaseOps) -> tuple[str, ...]:
     return (
         one_line(entry.op),
-        group_name(entry.group),
+        entry.group.label,
         units.seconds(entry.loss_s.point),
         interval(entry.loss_s, units.seconds),
         units.percent(entry.time_s.point / table.step_s),

@@ -28,7 +28,6 @@ from llmprof.renderers.timeline_tables import (
 )
 from llmprof.renderers.wording import (
     PART_MEANINGS,
-    PART_NAMES,
     hidden_key,
     one_line,
     part_key,
@@ -94,7 +93,7 @@ def _spoken_parts(one: Ledger) -> dict[str, str]:
     phase = one.phase.value
     parts = {
         part_key(one, part): (
-            f"{PART_NAMES[part.part]}: {units.seconds(part.time_s.point)}, "
+            f"{part.part.label}: {units.seconds(part.time_s.point)}, "
             f"{units.percent(part.share)} of a {phase} step. {PART_MEANINGS[part.part].capitalize()}."
         )
         for part in one.parts

@@ -7,7 +7,6 @@ from llmprof.renderers.datasheet_text import utilization
 from llmprof.renderers.estimates import interval, point_and_interval, shared_confidence
 from llmprof.renderers.wording import (
     LIMIT_NAMES,
-    PART_NAMES,
     SATURATION_NAMES,
     TOKEN_NAMES,
     ceiling_name,
@@ -137,7 +136,7 @@ def _answers(verdict: Verdict, report: Report) -> tuple[Answer, ...]:
         for share in verdict.limits
         if share.share.point >= SHOWN_SHARE
     ]
-    named = ", ".join(PART_NAMES[part] for part in verdict.parts_named)
+    named = ", ".join(part.label for part in verdict.parts_named)
     limits = "; ".join(shares) + (f". Largest parts: {named}" if named else "")
     saturation = "no side limits, so none is judged"
     if verdict.saturation_fraction:

@@ -29,7 +29,7 @@ from llmprof.renderers.prediction_words import (
 from llmprof.renderers.provenance import dotted_settings
 from llmprof.renderers.tables import Table
 from llmprof.renderers.what_ran import Fact
-from llmprof.renderers.wording import PART_MEANINGS, PART_NAMES, one_line
+from llmprof.renderers.wording import PART_MEANINGS, one_line
 from llmprof.schema.prediction import PhasePrediction, Prediction
 
 
@@ -98,7 +98,7 @@ def _figures(prediction: Prediction) -> tuple[tuple[str, str], ...]:
 def _spoken_parts(phase: PhasePrediction) -> dict[str, str]:
     return {
         predicted_part_key(phase, one): (
-            f"{PART_NAMES[one.part]}: {units.seconds(one.predicted_s)} of a predicted "
+            f"{one.part.label}: {units.seconds(one.predicted_s)} of a predicted "
             f"{phase.phase.value} step"
             + ("" if one.base_s is None else f", {units.seconds(one.base_s)} before")
             + f". {PART_MEANINGS[one.part].capitalize()}."

@@ -17,7 +17,6 @@ from llmprof.renderers.figure_style import (
 from llmprof.renderers.ledger_figure import draw_legend
 from llmprof.renderers.marks import layer_gid
 from llmprof.renderers.prediction_tables import predicted_part_key
-from llmprof.renderers.wording import PART_NAMES
 from llmprof.schema.ledger import Part
 from llmprof.schema.prediction import PartPrediction, PhasePrediction, Prediction
 
@@ -112,7 +111,7 @@ def _draw_bar(
             linewidth=0.8,
         )
         if marked:
-            bar.set_gid(layer_gid(PART_NAMES[one.part], predicted_part_key(phase, one)))
+            bar.set_gid(layer_gid(one.part.label, predicted_part_key(phase, one)))
         _hatch(axes, one.part, left, abs(time_s), row)
         _name(axes, one.part, left, abs(time_s), row)
         start += max(time_s, 0.0)
@@ -137,11 +136,11 @@ def _name(axes: "Axes", part: Part, left: float, width: float, row: int) -> None
     """Left out where it would not fit: the legend and the table have it."""
     low, high = axes.get_xlim()
     room_in = width / (high - low) * _WIDTH_IN * (_RIGHT - _LEFT)
-    if room_in > _CHARACTER_IN * len(PART_NAMES[part]) + 0.08:
+    if room_in > _CHARACTER_IN * len(part.label) + 0.08:
         axes.text(
             left + width / 2,
             row,
-            PART_NAMES[part],
+            part.label,
             ha="center",
             va="center",
             size=7.5,

@@ -4,7 +4,7 @@ from llmprof import units
 from llmprof.renderers.marks import slug
 from llmprof.renderers.prediction_words import INTERVALS, group_label, needed_bytes
 from llmprof.renderers.tables import Table
-from llmprof.renderers.wording import LIMIT_NAMES, PART_NAMES, TOKEN_NAMES
+from llmprof.renderers.wording import LIMIT_NAMES, TOKEN_NAMES
 from llmprof.schema.prediction import (
     Interval,
     PartPrediction,
@@ -82,13 +82,13 @@ def parts_table(phase: PhasePrediction) -> Table:
 
 def predicted_part_key(phase: PhasePrediction, part: PartPrediction) -> str:
     """Ties the row of a part to its mark in the figure."""
-    return f"predicted-{phase.phase.value}-{slug(PART_NAMES[part.part])}"
+    return f"predicted-{phase.phase.value}-{slug(part.part.label)}"
 
 
 def _part_row(one: PartPrediction) -> tuple[str, ...]:
     known = one.base_s is not None
     return (
-        PART_NAMES[one.part],
+        one.part.label,
         _NONE if one.base_s is None else units.seconds(one.base_s),
         units.seconds(one.predicted_s),
         units.signed_seconds(one.predicted_s - (one.base_s or 0.0)) if known else _NONE,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from llmprof import units
-from llmprof.renderers.wording import LIMIT_NAMES, group_name, one_line
+from llmprof.renderers.wording import LIMIT_NAMES, one_line
 from llmprof.schema.prediction import (
     Capacity,
     GroupPrediction,
@@ -105,4 +105,4 @@ def with_interval(interval: Interval, unit: Callable[[float], str]) -> str:
 
 
 def group_label(one: GroupPrediction) -> str:
-    return "between the groups" if one.group is None else group_name(one.group)
+    return "between the groups" if one.group is None else one.group.label

@@ -17,7 +17,6 @@ from llmprof.renderers.text_layout import flow, side_by_side, wrap, wrap_all
 from llmprof.renderers.what_ran import facts, rounds_fact
 from llmprof.renderers.wording import (
     TOKEN_NAMES,
-    group_name,
     one_line,
     stamps,
     tested_words,
@@ -188,7 +187,7 @@ def _losses(ledgers: Iterable[Ledger]) -> list[Text]:
 
 def _loss(entry: GroupEntry, ledger: Ledger) -> Text:
     share = units.percent(entry.loss_s.point / ledger.step_s.point)
-    return Text(f" {group_name(entry.group):<18} {units.seconds(entry.loss_s.point):>7} {share:>6}")
+    return Text(f" {entry.group.label:<18} {units.seconds(entry.loss_s.point):>7} {share:>6}")
 
 
 def _caveats(caveats: tuple[Caveat, ...], width: int, room: int) -> list[Text]:

@@ -105,7 +105,9 @@ def headline(sweep: Sweep) -> str:
 
 
 def _none_to_name(disturbed: Sequence[SweepCell]) -> str:
-    which = "the one measured cell" if len(disturbed) == 1 else f"all {len(disturbed)} measured cells"
+    which = (
+        "the one measured cell" if len(disturbed) == 1 else f"all {len(disturbed)} measured cells"
+    )
     return (
         f"No cell can be named best: every round of {which} was disturbed "
         f"({_disturbance(disturbed)}). Stop other programs and measure again (--fresh)."

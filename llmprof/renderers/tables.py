@@ -7,9 +7,7 @@ from llmprof import units
 from llmprof.renderers.estimates import confidence, interval, shared_confidence
 from llmprof.renderers.wording import (
     PART_MEANINGS,
-    PART_NAMES,
     TOKEN_NAMES,
-    group_name,
     hidden_key,
     one_line,
     part_key,
@@ -121,7 +119,7 @@ def parts_table(ledger: Ledger) -> Table:
     """The ledger in figures; hidden terms stand below the parts, outside the sum."""
     parts = [
         (
-            PART_NAMES[part.part],
+            part.part.label,
             units.seconds(part.time_s.point),
             interval(part.time_s, units.seconds),
             units.percent(part.share),
@@ -185,7 +183,7 @@ def groups_table(ledger: Ledger) -> Table:
 def _group_row(entry: GroupEntry, ledger: Ledger) -> tuple[str, ...]:
     counted = entry.roof_bytes
     return (
-        group_name(entry.group),
+        entry.group.label,
         units.seconds(entry.time_s.point),
         units.seconds(entry.roof_s),
         units.seconds(entry.loss_s.point),

@@ -1,22 +1,11 @@
 """One word for each thing of a report, the same in the terminal, the page and the figures."""
 
 from llmprof.renderers.marks import slug
-from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.cost import Phase
 from llmprof.schema.ledger import HiddenTerm, Ledger, Part, PartTime
 from llmprof.schema.report import Report, RooflinePoint
 from llmprof.schema.verdict import Limit, Saturation, Verdict
 
-PART_NAMES: dict[Part, str] = {
-    Part.MEMORY_WEIGHTS: "weights",
-    Part.MEMORY_KV: "KV cache",
-    Part.MEMORY_OTHER: "other memory",
-    Part.COMPUTE: "compute",
-    Part.FIXED_COST: "fixed cost",
-    Part.LOSS: "loss",
-    Part.GAPS: "gaps",
-    Part.COMMUNICATION: "communication",
-    Part.HOST: "host",
-}
 PART_MEANINGS: dict[Part, str] = {
     Part.MEMORY_WEIGHTS: "reading weights at the read ceiling",
     Part.MEMORY_KV: "reading and writing the KV cache at the read ceiling",
@@ -49,14 +38,6 @@ TOKEN_NAMES: dict[Phase, str] = {
     Phase.DECODE: "output tok/s",
     Phase.MIXED: "prompt and output tok/s",
 }
-
-
-def group_name(group: OpGroup) -> str:
-    if group is OpGroup.QKV_PROJECTION:
-        return "QKV projection"
-    if group is OpGroup.GATE_UP_PROJECTION:
-        return "gate/up projection"
-    return group.value.replace("_", " ").replace("kv ", "KV ").replace("lm ", "LM ")
 
 
 def ceiling_name(limit: Limit, report: Report) -> str:
@@ -103,7 +84,7 @@ def point_key(point: RooflinePoint) -> str:
 
 def part_key(ledger: Ledger, part: PartTime) -> str:
     """Ties the row of a part to its mark in the figure."""
-    return f"part-{ledger.phase.value}-{slug(PART_NAMES[part.part])}"
+    return f"part-{ledger.phase.value}-{slug(part.part.label)}"
 
 
 def hidden_key(ledger: Ledger, term: HiddenTerm) -> str:

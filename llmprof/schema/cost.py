@@ -1,6 +1,7 @@
 """Work and traffic of the ops of one step, from shapes alone."""
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -36,7 +37,16 @@ class OpGroup(StrEnum):
     """Sums and copies between the devices that share out a model."""
     OTHER = "other"
 
+    @property
+    def label(self) -> str:
+        """What people read: gate/up projection, KV append."""
+        words = self.value.replace("_", " ")
+        for written, read in _AS_READ.items():
+            words = words.replace(written, read)
+        return words
 
+
+_AS_READ: Final = {"gate up": "gate/up", "qkv ": "QKV ", "kv ": "KV ", "lm ": "LM "}
 PROJECTIONS = (
     OpGroup.QKV_PROJECTION,
     OpGroup.OUTPUT_PROJECTION,

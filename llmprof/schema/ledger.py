@@ -1,6 +1,7 @@
 """The split of a step's time (reference: roofline per kernel, README, Method)."""
 
 from enum import StrEnum
+from typing import Final
 
 from llmprof.schema.cost import ByteTraffic, OpGroup, Phase
 from llmprof.schema.measurement import Estimate
@@ -27,6 +28,18 @@ class Part(StrEnum):
     GAPS = "gaps"
     COMMUNICATION = "communication"
     HOST = "host"
+
+    @property
+    def label(self) -> str:
+        """What people read."""
+        return _PART_LABELS.get(self, self.value.replace("_", " "))
+
+
+_PART_LABELS: Final = {
+    Part.MEMORY_WEIGHTS: "weights",
+    Part.MEMORY_KV: "KV cache",
+    Part.MEMORY_OTHER: "other memory",
+}
 
 
 class PartTime(Record):

@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from llmprof.architectures.source import resolve_model
+from llmprof.errors import LlmprofError
 from llmprof.experiments.arm_process import ArmPlan
 from llmprof.experiments.gate_run import run_gate
 from llmprof.schema.gate_result import GateResult, GateVerdict
@@ -27,6 +28,8 @@ from llmprof.store.progress import NullProgress
 
 DEMO = "smollm2-135m-instruct"
 MORE_LAYERS = 0.10
+ERROR = "error"
+"""Of a gate that ended with an LlmprofError."""
 TIMED = ("prefill.ttft_s.p50", "decode.tpot_s.p50")
 
 
@@ -54,11 +57,15 @@ def main() -> int:
         ]
         slower = _gates("10 % more layers", options.slower, *plans)
     fine = (
-        same[GateVerdict.FAIL] == 0
+        not same[ERROR] + slower[ERROR]
+        and same[GateVerdict.FAIL] == 0
         and same[GateVerdict.PASS] >= 0.9 * options.same
         and slower[GateVerdict.FAIL] >= 0.9 * options.slower
     )
-    print("no false FAIL, 90 % PASS of the same, 90 % FAIL of the slower:", "yes" if fine else "NO")
+    print(
+        "no error, no false FAIL, 90 % PASS of the same, 90 % FAIL of the slower:",
+        "yes" if fine else "NO",
+    )
     return 0 if fine else 1
 
 
@@ -107,18 +114,22 @@ def _config_file(folder: Path, shape: ModelConfig, layers: int) -> Path:
     return path
 
 
-def _gates(name: str, count: int, baseline: ArmPlan, candidate: ArmPlan) -> Counter[GateVerdict]:
-    verdicts: Counter[GateVerdict] = Counter()
+def _gates(name: str, count: int, baseline: ArmPlan, candidate: ArmPlan) -> Counter[str]:
+    """Each verdict with how often it came, errors with them: a gate that breaks does not end the rest."""
+    ends: Counter[str] = Counter()
     for number in range(count):
         started = time.perf_counter()
-        result = run_gate(baseline, candidate, progress=NullProgress())
-        verdicts[result.verdict] += 1
-        print(
-            f"{name} {number + 1}/{count}: {_line(result)}, {time.perf_counter() - started:.0f} s"
-        )
-    counts = ", ".join(f"{verdicts[verdict]} {verdict.value.upper()}" for verdict in GateVerdict)
+        try:
+            result = run_gate(baseline, candidate, progress=NullProgress())
+        except LlmprofError as error:
+            end, told = ERROR, f"{ERROR.upper():12} {error.line()}"
+        else:
+            end, told = result.verdict.value, _line(result)
+        ends[end] += 1
+        print(f"{name} {number + 1}/{count}: {told}, {time.perf_counter() - started:.0f} s")
+    counts = ", ".join(f"{ends[end]} {end.upper()}" for end in (*GateVerdict, ERROR))
     print(f"{name}: {counts} of {count}")
-    return verdicts
+    return ends
 
 
 def _line(result: GateResult) -> str:

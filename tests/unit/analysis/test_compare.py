@@ -217,8 +217,8 @@ def test_a_part_is_most_of_a_difference_only_where_it_is_more_than_half() -> Non
         ]
         return headline(comparison.metrics, changes)
 
-    assert "most of it memory weights: +3" in told(3e-3, 1e-3, 1e-3)
-    assert "its largest part memory weights: +2" in told(2e-3, 1e-3, 1e-3)
+    assert "most of it weights: +3" in told(3e-3, 1e-3, 1e-3)
+    assert "its largest part weights: +2" in told(2e-3, 1e-3, 1e-3)
 
 
 def estimate(value: float) -> Estimate:

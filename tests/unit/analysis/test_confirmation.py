@@ -48,7 +48,7 @@ def test_the_residual_is_split_over_the_groups_that_moved() -> None:
     assert sum(one.residual_s for one in decode.residuals) == pytest.approx(difference, rel=0.02)
     assert decode.residuals[0].group in (OpGroup.GATE_UP_PROJECTION, OpGroup.LM_HEAD)
     assert not decode.inside
-    assert "gate up projection +" in decode.sentence
+    assert "gate/up projection +" in decode.sentence
 
 
 def test_a_prediction_that_held_says_so() -> None:

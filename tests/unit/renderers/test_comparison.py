@@ -43,7 +43,10 @@ def test_p_values_name_how_many_metrics_they_are_adjusted_for() -> None:
     cand = [a_report(a_run_record(plans, seed=seed)) for seed in range(4, 8)]
     several = compare_reports(base, cand)
     text = " ".join(text_of(several, 200).split())
-    assert "two-sided at 5 %, adjusted for 8 metrics after Holm); for one of so many it takes 6" in text
+    assert (
+        "two-sided at 5 %, adjusted for 8 metrics after Holm); for one of so many it takes 6"
+        in text
+    )
     markdown = render_comparison_file(several, ".md").decode()
     assert "p adjusted for 8 metrics after Holm" in markdown
     assert "p 0.23 adjusted" in markdown

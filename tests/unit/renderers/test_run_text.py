@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from llmprof.renderers.run_text import SCREEN_LINES, render_run, run_text
-from llmprof.schema.cost import Phase
+from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.ledger import Part
 from llmprof.schema.measurement import Caveat
 from llmprof.schema.report import Report
 from tests.unit.renderers import degenerate
@@ -134,12 +135,33 @@ def test_colors_do_not_change_the_words() -> None:
     assert Text.from_ansi(colored).plain.split() == plain.split()
 
 
+def test_groups_and_parts_are_read_as_words() -> None:
+    labels = [group.label for group in OpGroup]
+    assert labels[1:9] == [
+        "norm",
+        "QKV projection",
+        "rope",
+        "KV append",
+        "attention",
+        "output projection",
+        "gate/up projection",
+        "activation",
+    ]
+    assert OpGroup.LM_HEAD.label == "LM head"
+    assert [part.label for part in Part][:5] == [
+        "weights",
+        "KV cache",
+        "other memory",
+        "compute",
+        "fixed cost",
+    ]
+
+
 def test_phase_words_are_complete() -> None:
     from llmprof.renderers import bars, wording
-    from llmprof.schema.ledger import Part
     from llmprof.schema.verdict import Limit, Saturation
 
-    assert set(wording.PART_NAMES) == set(wording.PART_MEANINGS) == set(bars.MARKS) == set(Part)
+    assert set(wording.PART_MEANINGS) == set(bars.MARKS) == set(Part)
     assert set(wording.LIMIT_NAMES) == set(Limit)
     assert set(wording.SATURATION_NAMES) == set(Saturation)
     assert set(wording.TOKEN_NAMES) == set(Phase)
