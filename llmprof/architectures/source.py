@@ -18,7 +18,7 @@ from llmprof.architectures.paper_manifest import paper_manifest
 from llmprof.architectures.presets import preset_config, preset_names
 from llmprof.errors import CapabilityError, InputError
 from llmprof.schema.model import ModelConfig, WeightManifest
-from llmprof.schema.settings import WeightSource, WeightsSettings
+from llmprof.schema.settings import RunConfig, WeightSource, WeightsSettings
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _FAMILY: Final = re.compile(r"[-.\d]")
@@ -82,6 +82,15 @@ def require_weights(source: ModelSource, settings: WeightsSettings) -> None:
             f"'{source.name}' is a configuration without weights",
             remedy="Add --set weights.source=random, or give a GGUF file or a checkpoint folder",
         )
+
+
+def check_source(config: RunConfig) -> None:
+    """Refuse at once what could not be loaded: torch, which this does not need, takes seconds to import.
+
+    Raises:
+        InputError, CapabilityError: as `resolve_model` and `require_weights`.
+    """
+    require_weights(resolve_model(config.model, weights=config.weights.source), config.weights)
 
 
 def _from_path(path: Path, weights: WeightSource) -> ModelSource:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from llmprof.architectures.source import check_source
 from llmprof.cli import options, streams
 from llmprof.errors import InputError
 from llmprof.schema.settings import MAX_SEED, MAX_TOKENS
@@ -67,6 +68,7 @@ def generate(
     flags: dict[str, object] = {"device": device, "execution.threads": threads}
     given = {key: value for key, value in flags.items() if value is not None}
     config = load_settings(model, given, sets or [])
+    check_source(config)
 
     from llmprof.engine.sampling import SamplingOptions
     from llmprof.engine.text import generate_text

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from llmprof.architectures.source import check_source
 from llmprof.cli import streams
 from llmprof.cli.interrupts import signals_interrupt
 from llmprof.cli.switched import check_unlike, switched
@@ -36,6 +37,8 @@ def measured(baseline: RunConfig, candidate: RunConfig, *, quiet: bool) -> "Comp
         LlmprofError: what a run raises.
         KeyboardInterrupt: it says what was saved.
     """
+    for arm in (baseline, candidate):
+        check_source(arm)
     from llmprof.experiments.confirm import compare_switch
     from llmprof.profiler import profile
     from llmprof.store.runs import check_runs_writable, save_run

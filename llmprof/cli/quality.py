@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from llmprof.architectures.source import check_source
 from llmprof.cli import options, streams
 from llmprof.errors import InputError
 from llmprof.store.settings_file import load_settings
@@ -45,6 +46,7 @@ def quality(
     flags: dict[str, object] = {"device": device, "execution.threads": threads}
     given = {key: value for key, value in flags.items() if value is not None}
     config = load_settings(model, given, sets or [])
+    check_source(config)
 
     from llmprof.experiments.quality import fixed_text, measure_quality
     from llmprof.instruments.host_memory import host_memory

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from llmprof.architectures.source import check_source
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import Interrupts, signals_interrupt
 from llmprof.cli.switched import check_unlike, switched
@@ -122,10 +123,13 @@ def run(
     outputs = [Path(path) for path in output or []]
     config = _with_pass(config, Pass.TRACING) if ops or _show_ops(outputs) else config
     config = _with_pass(config, Pass.NVTX) if nvtx else config
-    if not launch_from(os.environ).leads:
+    launch = launch_from(os.environ)
+    if not launch.leads:
         _follow(config)
         return
     _check_outputs(outputs, force=force)
+    if launch.world_size == 1:  # of several processes each refuses, when the others know of it
+        check_source(config)
 
     with signals_interrupt() as interrupts:
         record, saved = _measured(config, interrupts, quiet=quiet)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from llmprof.architectures.source import resolve_model
 from llmprof.cli import options, streams
 from llmprof.cli.interrupts import signals_interrupt
 from llmprof.errors import InputError
@@ -107,6 +108,8 @@ def sweep(
     outputs = [Path(path) for path in output or []]
     _check_outputs(outputs, force=force)
     _check_limits(config.sweep)
+    if not {"model", "weights.source"} & config.sweep.grid.keys():
+        resolve_model(config.model, weights=config.weights.source)
 
     from llmprof.experiments.sweep import Signals, check_measured, run_sweep
 

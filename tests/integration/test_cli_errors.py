@@ -47,6 +47,26 @@ def test_the_light_commands_import_nothing_heavy() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_model_that_is_not_there_is_refused_before_torch_is_imported() -> None:
+    program = (
+        "import sys\n"
+        "from llmprof.cli.app import execute\n"
+        "changed = ['--base', 'workload.batch=1', '--cand', 'workload.batch=2']\n"
+        "told = ['--prompt', 'Once']\n"
+        "for words in (['run', 'nosuch'], ['sweep', 'nosuch', '--grid', 'workload.batch=1,2'],\n"
+        "              ['compare', 'nosuch', *changed], ['generate', 'nosuch', *told],\n"
+        "              ['quality', 'nosuch'], ['run', 'llama-3.1-8b']):\n"
+        "    assert execute(words) == 2, words\n"
+        "    assert 'torch' not in sys.modules, words\n"
+    )
+    done = llmprof(code=program)
+    assert done.returncode == 0, done.stderr
+    *missing, without = done.stderr.splitlines()
+    assert len(missing) == 5
+    assert all("'nosuch' is no file, folder, hub id" in line for line in missing)
+    assert "is a configuration without weights" in without
+
+
 @pytest.mark.parametrize(
     "command",
     [
