@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from llmprof import __version__
+from llmprof import __version__, units
 from llmprof.architectures.source import ModelSource, resolve_model
 from llmprof.cli import options, streams
 from llmprof.cli.quantities import part_bytes, rate_bytes_per_s, size_bytes, whole_numbers
@@ -37,6 +37,7 @@ _KEYS: Final = (
     "batching.max_step_tokens",
     "parallel.tensor",
 )
+_NO_KV_BUDGET: Final = "kv_cache.memory_bytes=null"
 _VERIFY_KEYS: Final = ("execution.threads", "workload.seed")
 
 
@@ -143,6 +144,7 @@ def plan(
     if not verify:
         _refuse_idle({"--vary": vary, "--device": device})
     _refuse_other_keys(sets or [], (*_KEYS, *_VERIFY_KEYS) if verify else _KEYS)
+    _refuse_kv_budget(config)
     request = _request(
         config, memory, device_name, bandwidth, reserve, price_per_hour, (context, batch)
     )
@@ -161,11 +163,22 @@ def _refuse_other_keys(sets: Sequence[str], known: Sequence[str]) -> None:
     """A key that changes nothing here must not look as if it did."""
     for text in sets:
         key = text.partition("=")[0]
-        if key not in known:
+        if key not in known and text != _NO_KV_BUDGET:
             raise InputError(
                 f"--set {text}: plan does not use {key}",
                 remedy=f"It takes {', '.join(known)}; sizes are --memory, --context and --batch",
             )
+
+
+def _refuse_kv_budget(config: RunConfig) -> None:
+    """Of a settings file that is also run: here the cache has all the room that is left."""
+    budget = config.kv_cache.memory_bytes
+    if budget is not None:
+        raise InputError(
+            f"kv_cache.memory_bytes is {units.byte_count(budget)}, and a plan gives the cache all that "
+            "reserve, weights and activations leave of the device",
+            remedy=f"Add --set {_NO_KV_BUDGET}, and keep back what is not for the cache by --reserve",
+        )
 
 
 def _refuse_idle(options_given: Mapping[str, str | None]) -> None:

@@ -56,6 +56,10 @@ def test_every_format_is_written(tmp_path: Path) -> None:
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--price-per-hour", "1"], "needs a speed"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--context", "8k"], "no whole number"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--set", "device=cpu"], "does not use"),
+        (
+            ["plan", "llama-3.1-8b", "--memory", "24GB", "--set", "kv_cache.memory_bytes=1000000"],
+            "does not use",
+        ),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--device", "cpu"], "is about --verify"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--vary", "context"], "is about --verify"),
         (["plan", "llama-3.1-8b", "--memory", "24GB", "--bandwidth", "9GB"], "is no rate"),
@@ -145,3 +149,18 @@ def test_the_same_plan_gives_the_same_bytes(
         assert execute([*PLAN, "--context", "8192,32768", "--json"]) == 0
         plans.append(Plan.model_validate_json(capsys.readouterr().out))
     assert render_plan(plans[0], suffix) == render_plan(plans[1], suffix)
+
+
+def test_a_budget_of_the_cache_in_a_settings_file_is_refused_and_can_be_taken_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ignored it would look like a limit that the plan keeps."""
+    settings = tmp_path / "c.yaml"
+    settings.write_text("model: llama-3.1-8b\nkv_cache: {memory_bytes: 1073741824}\n")
+    words = ["plan", str(settings), "--memory", "24GB", "--context", "8192"]
+    assert execute(words) == 2
+    error = capsys.readouterr().err
+    assert "kv_cache.memory_bytes is 1.00 GiB, and a plan gives the cache all" in error
+    assert "Add --set kv_cache.memory_bytes=null" in error
+    assert execute([*words, "--set", "kv_cache.memory_bytes=null"]) == 0
+    assert execute([*words, "--set", "kv_cache.memory_bytes=5"]) == 2
