@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log, sqrt
-from statistics import median, stdev
+from statistics import fmean, median, stdev
+
+import numpy as np
+from numpy.typing import NDArray
 
 from llmprof.analysis.effect_size import detectable, minimum_detectable, pair_spread
 from llmprof.analysis.gate_looks import oriented_differences
@@ -21,7 +24,8 @@ from llmprof.store.noise_floors import workload_key
 from llmprof.store.progress import Progress
 
 LOOKS = (Look.FIRST, Look.SECOND)
-"""As many pairs as an undecided gate takes."""
+"""As many pairs as an undecided gate takes. `gate.launches` is 2 at least, so both arms are started four
+times or more: fewer would leave open how far launches differ."""
 MIN_LAUNCHES = 4
 
 
@@ -74,9 +78,20 @@ def calibrate_gate(
 
 
 def noise_of(name: str, pairs: Sequence[Pair]) -> MetricNoise:
-    """Noise of one metric over A/A pairs: between the turns of a pair, and between processes."""
+    """Noise of one metric over A/A pairs: between the turns of a pair, and between processes.
+
+    The unit of the paired floor is the launch: its pairs share the placement of both processes and
+    the clocks, and differ from each other by less than from the next launch's. By chance so few
+    launches agree better than their pairs do: what the pairs alone leave open is the least.
+    """
     differences = oriented_differences(metric_named(name), pairs)
     spread = pair_spread(differences) or 0.0
+    means = _launch_means(pairs, differences)
+    means_spread = pair_spread(means) or 0.0
+    floors = (
+        minimum_detectable(means_spread, len(means)) or 0.0,
+        minimum_detectable(spread, len(pairs)) or 0.0,
+    )
     medians = _process_medians(name, pairs)
     launch_spread = stdev(map(log, medians)) if len(medians) >= MIN_LAUNCHES else None
     launch_floor = None
@@ -88,9 +103,19 @@ def noise_of(name: str, pairs: Sequence[Pair]) -> MetricNoise:
         num_pairs=len(pairs),
         launch_spread=launch_spread,
         num_launches=len(medians),
-        paired_floor=minimum_detectable(spread, len(pairs)) or 0.0,
+        paired_floor=max(floors),
+        pair_launch_spread=means_spread,
+        num_pair_launches=len(means),
         launch_floor=launch_floor,
     )
+
+
+def _launch_means(pairs: Sequence[Pair], differences: NDArray[np.float64]) -> list[float]:
+    """Mean log ratio of the pairs of each launch."""
+    by_launch: dict[tuple[Look, int], list[float]] = {}
+    for pair, difference in zip(pairs, differences, strict=True):
+        by_launch.setdefault((pair.look, pair.launch), []).append(float(difference))
+    return [fmean(own) for own in by_launch.values()]
 
 
 def _process_medians(name: str, pairs: Sequence[Pair]) -> list[float]:

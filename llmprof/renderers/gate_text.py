@@ -20,7 +20,15 @@ _STYLES = {
 }
 _LEAST_WIDTH = {"detectable": 100, "baseline": 80, "candidate": 80}
 """Of a terminal that shows such a column."""
-_NOISE = ("metric", "pairs", "noise of a pair", "gate run shows", "gate check shows")
+_NOISE = (
+    "metric",
+    "pairs",
+    "noise of a pair",
+    "launches",
+    "of a launch",
+    "gate run shows",
+    "gate check shows",
+)
 
 
 def render_gate(result: GateResult, console: Console) -> None:
@@ -82,6 +90,8 @@ def render_noise(floor: NoiseFloor, console: Console) -> None:
             one.name,
             str(one.num_pairs),
             units.percent(one.pair_spread),
+            "n/a" if one.num_pair_launches is None else str(one.num_pair_launches),
+            "n/a" if one.pair_launch_spread is None else units.percent(one.pair_launch_spread),
             units.percent(one.paired_floor),
             "n/a" if one.launch_floor is None else units.percent(2 * one.launch_floor),
         )

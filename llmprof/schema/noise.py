@@ -17,9 +17,14 @@ class MetricNoise(Record):
     """Standard deviation of the logarithms of launch medians; null for fewer than four launches."""
     num_launches: PositiveInt
     paired_floor: NonNegativeFloat
-    """Least relative difference that a gate of paired rounds can show."""
+    """Least relative difference that a gate of paired rounds can show, by the launches of its pairs."""
     launch_floor: NonNegativeFloat | None
     """Least relative difference that one saved run can show against another."""
+    pair_launch_spread: NonNegativeFloat | None = None
+    """Standard deviation of the mean log ratios of launches, each with its pairs. Null in floors of
+    versions that took every pair for independent."""
+    num_pair_launches: PositiveInt | None = None
+    """Times that both arms were started for the pairs."""
 
 
 class NoiseFloor(Record):

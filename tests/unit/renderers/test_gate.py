@@ -1,5 +1,6 @@
 """What CI reads of a gate: formats by their published rules, checked without the services."""
 
+import io
 import json
 import re
 from datetime import UTC, datetime
@@ -7,11 +8,13 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
+from rich.console import Console
 
 from llmprof.analysis.metrics import metric_named
 from llmprof.errors import CapabilityError
 from llmprof.renderers.ci_json import render_bencher, render_code_quality
 from llmprof.renderers.gate_documents import RENDERERS, render_gate_file
+from llmprof.renderers.gate_text import render_noise
 from llmprof.renderers.github import (
     MAX_SUMMARY_BYTES,
     render_annotations,
@@ -29,6 +32,7 @@ from llmprof.schema.gate_result import (
 )
 from llmprof.schema.measurement import Estimate
 from llmprof.schema.metric import Better
+from llmprof.schema.noise import MetricNoise, NoiseFloor
 from llmprof.schema.run import Tool
 
 ODD = "a|b <c>, 50 %: d\x1b[2J"
@@ -260,3 +264,28 @@ def test_the_same_gate_gives_the_same_bytes(suffix: str) -> None:
         for _ in range(2)
     )
     assert render_gate_file(one, suffix) == render_gate_file(other, suffix)
+
+
+def test_a_calibration_shows_what_its_launches_say() -> None:
+    noise = MetricNoise(
+        name="decode.tpot_s.p50",
+        pair_spread=0.011,
+        num_pairs=24,
+        launch_spread=0.02,
+        num_launches=8,
+        paired_floor=0.062,
+        launch_floor=0.04,
+        pair_launch_spread=0.03,
+        num_pair_launches=4,
+    )
+    floor = NoiseFloor(
+        created=datetime(2026, 11, 29, tzinfo=UTC),
+        environment_fingerprint="0123",
+        workload_key="4567",
+        metrics=(noise,),
+    )
+    console = Console(width=120, file=io.StringIO(), color_system=None)
+    render_noise(floor, console)
+    assert isinstance(console.file, io.StringIO)
+    row = console.file.getvalue().splitlines()[-1]
+    assert re.split(r" {2,}", row.strip())[1:] == ["24", "1.1 %", "4", "3.0 %", "6.2 %", "8.0 %"]
