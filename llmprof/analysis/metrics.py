@@ -115,7 +115,11 @@ def engine_counters(engine: EngineDescription) -> dict[str, float | None]:
 
 
 def op_counters(counted: Sequence[CountedStep]) -> dict[str, float | None]:
-    """Operators of the last counted step of each phase."""
+    """Operators of the last counted step of each phase.
+
+    A decode step of a batch counts its positions up by one. The first one, and each that opens a block
+    of a paged cache, sets them anew: nine operators more, which count where that is the last step.
+    """
     return {
         "prefill.ops_per_step": _of_last(counted, Phase.PREFILL, lambda step: 1),
         "decode.ops_per_token": _of_last(

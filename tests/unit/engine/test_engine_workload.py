@@ -12,6 +12,7 @@ from llmprof.engine.engine import Engine
 from llmprof.engine.engine_workload import EngineWorkload, random_prompts
 from llmprof.engine.probe import NullProbe
 from llmprof.errors import CapabilityError
+from llmprof.instruments.op_recorder import OpRecorder
 from llmprof.schema.cost import OpGroup, Phase, StepShape
 from llmprof.schema.model import ModelConfig
 from tests.published import decoder
@@ -243,3 +244,22 @@ def test_a_budget_that_does_not_hold_the_batch_is_refused() -> None:
     kv = {"layout": "paged", "memory_bytes": 2 * 16 * 128}
     with pytest.raises(CapabilityError, match="a batch of 3 sequences of 12 tokens reserves"):
         workload(workload=SHAPE, kv_cache=kv)
+
+
+@pytest.mark.parametrize(
+    ("kv", "more"),
+    [
+        ({"layout": "contiguous"}, [9, 0, 0, 0]),
+        ({"layout": "paged", "block_tokens": 8}, [9, 9, 0, 0]),
+    ],
+)
+def test_a_step_that_sets_its_positions_anew_starts_nine_operators_more(
+    kv: dict[str, object], more: list[int]
+) -> None:
+    """Seven prompt tokens: the first decode step has position 7, and the next one opens a block of 8."""
+    recorder = OpRecorder()
+    one = workload(workload=SHAPE, kv_cache=kv)
+    with recorder:
+        one.run_round(recorder)
+    _, *decodes = [sum(op.calls for op in step.ops) for step in recorder.steps()]
+    assert [calls - decodes[-1] for calls in decodes] == more
