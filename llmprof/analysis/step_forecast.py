@@ -17,7 +17,7 @@ from llmprof.analysis.host_forecast import (
     replays,
     shared_starts,
     slower_than_skeleton,
-    start_cost_s,
+    start_of_an_op,
     without_starts,
 )
 from llmprof.analysis.kernel_keys import kernel_key, phase_of_key
@@ -237,7 +237,9 @@ def _started(
     if whole is not None and num_ops:  # of the step together: each op has its part of it
         saved_s = (whole.base_s - whole.target_s) / num_ops
         return shared_starts(group, forecast, saved_s, ops, change)
-    return guessed_starts(group, forecast, start_cost_s(basis.small_ops, phase, ops), ops, change)
+    counted = {other: own.work.fixed_cost.ops or {} for other, own in basis.cases.items()}
+    cost = start_of_an_op(basis.small_ops, counted, phase, change, basis.fixed_cost.alpha_s)
+    return guessed_starts(group, forecast, cost, ops, change)
 
 
 def _faster_kernel(basis: Basis, phase: Phase, group: OpGroup) -> float:

@@ -1,5 +1,7 @@
 """Predictions: what bounds them, what they leave as it is, and what is said of a doubtful base."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmprof.analysis.prediction import BaseRun, predict
@@ -53,6 +55,40 @@ def test_words_say_which_way_ops_are_started() -> None:
     ):
         for group in (OpGroup.NORM, None):
             assert words in group_of(phase_of(found), group).basis
+
+
+SMALL = (OpGroup.EMBEDDING, OpGroup.NORM, OpGroup.ROPE, OpGroup.KV_APPEND, OpGroup.ACTIVATION)
+
+
+def test_ops_of_replayed_steps_do_not_tell_what_starting_them_from_python_costs() -> None:
+    """Small ops that a list starts take next to nothing; in the prefill beside them the cheapest is the
+    choice of the one next token, 3.2 us: no start takes more."""
+    prefill, decode = model_phase(Phase.PREFILL), model_phase(Phase.DECODE)
+    replayed = tuple(
+        replace(op, time_s=op.time_s / 50) if op.group in SMALL else op for op in decode.ops
+    )
+    record = a_base_run(phases=[prefill, replace(decode, ops=replayed)])
+    compiled = changed_settings(record.settings, ["execution.mode=compiled"])
+    base = BaseRun.of(record.model_copy(update={"settings": compiled}))
+    norm = group_of(phase_of(predict(base, record.settings)), OpGroup.NORM)
+    assert norm.base_s == pytest.approx(61 * 3.2e-6 / 50)
+    added_s = [
+        (one - norm.base_s) / 61
+        for one in (norm.predicted_s.low, norm.predicted_s.point, norm.predicted_s.high)
+    ]
+    assert added_s == pytest.approx([0.8e-6, 1.6e-6, 3.2e-6])
+    assert "the least small op of prefill" in norm.basis
+    assert not norm.is_measured
+
+
+def test_without_a_prefill_the_range_of_a_start_says_how_little_is_known() -> None:
+    record = a_base_run(phases=[model_phase(Phase.DECODE)])
+    compiled = changed_settings(record.settings, ["execution.mode=compiled"])
+    base = BaseRun.of(record.model_copy(update={"settings": compiled}))
+    norm = group_of(phase_of(predict(base, record.settings)), OpGroup.NORM)
+    assert norm.base_s is not None
+    added = [(one - norm.base_s) / 61 for one in (norm.predicted_s.low, norm.predicted_s.high)]
+    assert added == pytest.approx([ALPHA_S, 64 * ALPHA_S])
 
 
 @pytest.mark.parametrize(("rounds", "codes"), [(1, ["few-rounds"] * 2), (2, [])])
