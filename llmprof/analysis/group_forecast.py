@@ -17,6 +17,10 @@ from llmprof.schema.settings import AttentionKind
 _SLOWEST_UNPACKING = 4.0
 """A kernel that converts numbers moves them at a quarter of the read ceiling or faster; without a
 benchmark of it the point lies between."""
+_SLOWEST_STANDARD = 8.0
+"""Standard attention takes at most so many times as long as flash attention with the same share of its
+roof: its kernels are torch's, one after the other, and fewer bytes are no part of the reason. Benchmarks of
+both on a CPU lie 1.7 to 8.3 apart (bf16 cache, contexts of 512 to 16,384, contiguous and paged)."""
 _STREAMED_SHARE = 0.8
 """Of the read ceiling, at which decode attention is assumed to read a long cache where no benchmark of
 it is known. Chosen once, in sight of a batch sweep of the demo model: that sweep does not confirm it."""
@@ -142,6 +146,10 @@ def _by_roofs(change: GroupChange) -> Forecast:
             Span.around(kept, stays), "its roof again, with the measured ratio of time to roof"
         )
     slow = max(kept, split.time_s * _growth(change))
+    at_worst = "no gain at all"
+    if _loses_flash(change):
+        slow *= _SLOWEST_STANDARD
+        at_worst = f"{_SLOWEST_STANDARD:.0f} times as long, for standard attention"
     unpacking_s = _unpacking_s(change)
     return Forecast(
         Span(
@@ -150,7 +158,7 @@ def _by_roofs(change: GroupChange) -> Forecast:
             slow + _SLOWEST_UNPACKING * unpacking_s,
         ),
         "another kernel, whose roof was not measured: from this kernel's ratio of time to roof "
-        "to no gain at all",
+        f"to {at_worst}",
         is_measured=False,
     )
 
@@ -159,6 +167,13 @@ def _streams_a_cache(change: GroupChange) -> bool:
     """Flash attention of single new tokens: it shares all sequences and heads out to the threads."""
     flash = change.target.target.settings.attention.kind is AttentionKind.FLASH
     return flash and change.group is OpGroup.ATTENTION and change.phase is Phase.DECODE
+
+
+def _loses_flash(change: GroupChange) -> bool:
+    """A kernel that nobody measured may be slower than the one before: this one is."""
+    kinds = [side.target.settings.attention.kind for side in (change.base, change.target)]
+    lost = kinds == [AttentionKind.FLASH, AttentionKind.STANDARD]
+    return lost and change.group is OpGroup.ATTENTION
 
 
 def _unpacking_s(change: GroupChange) -> float:

@@ -185,3 +185,23 @@ def test_weights_that_are_unpacked_for_a_prompt_cost_its_prefill() -> None:
     unpacking_s = 30 * 576 * 1536 * 4 / rates.read_bytes_per_s
     assert down.predicted_s.low >= unpacking_s
     assert down.predicted_s.high >= down.base_s + 4 * unpacking_s
+
+
+@pytest.mark.parametrize("phase", [Phase.PREFILL, Phase.DECODE])
+def test_standard_attention_that_nobody_measured_may_be_slower_than_flash(phase: Phase) -> None:
+    """The demo model's decode step took 1.39 times as long with it, a step at batch 8 of another 2.25."""
+    found = predict(BASE, _settings("attention.kind=standard"))
+    attention = group_of(phase_of(found, phase), OpGroup.ATTENTION)
+    assert attention.base_s is not None
+    assert attention.predicted_s.high >= 8 * attention.base_s
+    assert attention.predicted_s.point < 3 * attention.base_s
+    assert "to 8 times as long, for standard attention" in attention.basis
+    assert any("as far as eight times as long" in one for one in found.assumptions)
+
+
+def test_flash_attention_that_nobody_measured_is_no_slower_than_standard() -> None:
+    settings = _settings("attention.kind=standard")
+    base = BaseRun.of(BASE.record.model_copy(update={"settings": settings}))
+    attention = group_of(phase_of(predict(base, _settings())), OpGroup.ATTENTION)
+    assert attention.base_s is not None
+    assert attention.predicted_s.high == pytest.approx(attention.base_s)
