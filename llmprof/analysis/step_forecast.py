@@ -34,7 +34,7 @@ from llmprof.analysis.splits import PhaseSplits
 from llmprof.analysis.statistics import relative_spread
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork
 from llmprof.schema.ceilings import FixedCost
-from llmprof.schema.cost import OpGroup, Phase, StepCost, StepShape
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase, StepCost, StepShape
 
 IN_THE_SKELETON: Final = (
     OpGroup.ATTENTION,
@@ -257,13 +257,18 @@ def _kernels(
     as_started: Mapping[OpGroup, Forecast],
     new: Mapping[OpGroup, Forecast],
 ) -> Span:
-    """All groups: what a step adds to kernels that were timed by themselves is one unknown behind them."""
+    """All groups. What a step adds to kernels that were timed by themselves is one unknown behind them.
+
+    So is how the products' kernel takes to other rows or another format: it is the same one in all.
+    """
     timed = [group for group in as_started if basis.kernels.of_group(phase, group) is not None]
-    others = [one.span for group, one in as_started.items() if group not in timed]
+    untimed = [group for group in as_started if group not in timed]
+    products = [group for group in untimed if group in PROJECTIONS]
     return added(
         (
             together(as_started[group].span for group in timed),
-            *others,
+            together(as_started[group].span for group in products),
+            *(as_started[group].span for group in untimed if group not in PROJECTIONS),
             *(one.span for one in new.values()),
         )
     )

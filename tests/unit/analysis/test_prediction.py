@@ -7,7 +7,7 @@ import pytest
 from llmprof.analysis.prediction import BaseRun, predict
 from llmprof.analysis.prediction_target import target_of_run
 from llmprof.errors import CapabilityError, InputError
-from llmprof.schema.cost import OpGroup, Phase
+from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.prediction import Tier
 from llmprof.schema.settings import RunConfig
 from llmprof.store.settings_file import changed_settings
@@ -205,3 +205,15 @@ def test_flash_attention_that_nobody_measured_is_no_slower_than_standard() -> No
     attention = group_of(phase_of(predict(base, _settings())), OpGroup.ATTENTION)
     assert attention.base_s is not None
     assert attention.predicted_s.high == pytest.approx(attention.base_s)
+
+
+def test_a_kernel_without_any_gain_has_none_in_all_products() -> None:
+    """One kernel runs them all: the range of the step goes as far as its words, no gain at all."""
+    found = phase_of(predict(BASE, _settings("weights.quantization=int4")))
+    assert found.base_step_s is not None
+    products = [one for one in found.groups if one.group in PROJECTIONS]
+    lost_s = sum(one.predicted_s.high - one.predicted_s.point for one in products)
+    saved_s = sum(one.predicted_s.point - one.predicted_s.low for one in products)
+    assert found.step_s.high == pytest.approx(found.step_s.point + lost_s, rel=1e-3)
+    assert found.step_s.high == pytest.approx(found.base_step_s.point, rel=1e-2)
+    assert found.step_s.low == pytest.approx(found.step_s.point - saved_s, rel=1e-3)
