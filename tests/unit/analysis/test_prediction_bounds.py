@@ -71,6 +71,7 @@ def test_ops_of_replayed_steps_do_not_tell_what_starting_them_from_python_costs(
     compiled = changed_settings(record.settings, ["execution.mode=compiled"])
     base = BaseRun.of(record.model_copy(update={"settings": compiled}))
     norm = group_of(phase_of(predict(base, record.settings)), OpGroup.NORM)
+    assert norm.base_s is not None
     assert norm.base_s == pytest.approx(61 * 3.2e-6 / 50)
     added_s = [
         (one - norm.base_s) / 61
