@@ -95,7 +95,7 @@ def test_a_loss_below_zero_is_shown() -> None:
     assert entry.loss_s.point == pytest.approx(0.002 - 0.003 - 2e-6)
     assert _parts(report.ledgers[0])[Part.LOSS] == pytest.approx(0.94e-3 - 1.002e-3)
     (caveat,) = (one for one in report.caveats if one.code == "above-roof")
-    assert "lm head" in caveat.message
+    assert "LM head" in caveat.message
 
 
 def test_the_maximum_is_taken_per_op_not_per_group() -> None:

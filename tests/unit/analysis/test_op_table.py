@@ -133,14 +133,14 @@ def test_an_op_above_its_roof_and_a_busy_machine_are_named() -> None:
     """3.3 ms of arithmetic at the ceiling, done in 1 ms."""
     record = traced(a_run_record([PLAN], noise=0.0, model=False), ((PRODUCT, 1e-3),))
     caveats = {one.code: one.message for one in build_report(record).caveats}
-    assert "aten.mm of down_projection" in caveats["trace-above-roof"]
+    assert "aten.mm of down projection" in caveats["trace-above-roof"]
     assert "trace-contended" not in caveats
     busy = QUIET.model_copy(update={"run_queue_fraction": 0.5, "worst_thread_fraction": 0.5})
     rounds = tuple(one.model_copy(update={"contention": busy}) for one in record.traced)
     report = build_report(record.model_copy(update={"traced": rounds}))
     assert "trace-contended" in {one.code for one in report.caveats}
     text = ops_text(report, 200)
-    assert "aten.mm of down_projection: faster than the roof" in text
+    assert "aten.mm of down projection: faster than the roof" in text
     assert "3 of 3 traced rounds were disturbed" in text
 
 

@@ -101,7 +101,7 @@ def test_a_product_above_the_ceiling_is_not_hidden_behind_another_ones_loss() ->
     """One group runs at 120 % of the matmul ceiling, the other at 50 %: 80 % together."""
     over = OpPlan(group=OpGroup.LM_HEAD, calls=1, flops=0.012 * 1.2e12, time_s=0.010)
     slow = multiplies(0.005, efficiency=0.5)
-    verdict = inconclusive(phase_record(over, slow, phase=Phase.PREFILL), "the lm head is 120 %")
+    verdict = inconclusive(phase_record(over, slow, phase=Phase.PREFILL), "the LM head is 120 %")
     assert verdict.roof_fraction is not None
     assert verdict.roof_fraction.high < 1
     assert "over-counted" in verdict.sentence

@@ -64,7 +64,16 @@ def test_a_signal_while_a_switch_is_confirmed_ends_with_130_and_says_where_the_r
     monkeypatch.setattr("llmprof.experiments.confirm.compare_switch", interrupted)
     before = signal.signal(number, lambda *_: None)  # nothing else would say that it came
     try:
-        code = execute(["run", "a-model", "--confirm", "weights.quantization=int8", "-q"])
+        code = execute(
+            [
+                "run",
+                "smollm2-135m",
+                "--random-weights",
+                "--confirm",
+                "weights.quantization=int8",
+                "-q",
+            ]
+        )
     finally:
         signal.signal(number, before)
     out, err = capsys.readouterr()
