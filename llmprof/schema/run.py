@@ -270,8 +270,7 @@ class EngineDescription(Record):
     """At the end of a round."""
     weight_bytes: NonNegativeInt
     weights_checksum: str | None = None
-    """Over every bit of the weights as they lay in memory when the run ended (of a gate's arm: when it
-    was warm); the same for the same weights in the same format. Null in files of older versions."""
+    """Over every bit of the weights, as they lay in memory after the last round. Null in older files."""
     threads: PositiveInt
     random_weights: bool
     kv_access: KvAccess = KvAccess()
