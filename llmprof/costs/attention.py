@@ -35,7 +35,6 @@ class AttentionDims:
     """Of one cached token; of a latent all that is cached, which serves as keys and values."""
     cached_values: int
     window: int | None = None
-    chunk: int | None = None
 
     @classmethod
     def of(cls, layer: SoftmaxAttention | LatentAttention) -> "AttentionDims":
@@ -50,7 +49,6 @@ class AttentionDims:
                 cached_keys=keys,
                 cached_values=values,
                 window=layer.window,
-                chunk=layer.chunk,
             )
         key_dim = layer.nope_dim + layer.rope_dim
         return cls(
@@ -150,11 +148,7 @@ def _read_cached(dims: AttentionDims, sequence: SequenceShape, options: CostOpti
 def _visible_cached(dims: AttentionDims, sequence: SequenceShape) -> int:
     """Cached tokens that the first new token sees; those after it see no others."""
     cached = sequence.cached_tokens
-    if dims.chunk is not None:
-        cached %= dims.chunk
-    if dims.window is not None:
-        cached = min(cached, dims.window - 1)
-    return cached
+    return cached if dims.window is None else min(cached, dims.window - 1)
 
 
 def _matrix_op(
@@ -179,7 +173,7 @@ def _matrix_op(
         options=options,
         dense=flops(dense_pairs(shape)),
         causal=flops(causal_pairs(shape)),
-        attended=flops(attended_pairs(shape, window=dims.window, chunk=dims.chunk)),
+        attended=flops(attended_pairs(shape, window=dims.window)),
         stored=flops(stored_pairs(shape, options)),
     )
 

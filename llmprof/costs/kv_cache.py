@@ -79,7 +79,7 @@ def held_tokens(
     """Tokens that one layer holds of a context of so many."""
     held = tokens
     if convention is not KvConvention.ENGINE_ALLOCATED and isinstance(attention, SoftmaxAttention):
-        held = min(tokens, attention.window or tokens, attention.chunk or tokens)
+        held = min(tokens, attention.window or tokens)
     if convention is KvConvention.IDEAL:
         return held
     return -(-held // block_tokens) * block_tokens

@@ -37,32 +37,20 @@ def causal_pairs(shape: StepShape) -> int:
     )
 
 
-def attended_pairs(shape: StepShape, *, window: int | None, chunk: int | None) -> int:
-    """As `causal_pairs`, where a token sees at most `window` tokens, or only those of its chunk.
-
-    A window counts the token itself; chunks of positions start at multiples of `chunk`.
-    """
-    if window is None and chunk is None:
+def attended_pairs(shape: StepShape, *, window: int | None) -> int:
+    """As `causal_pairs`, where a token sees at most `window` tokens, itself included."""
+    if window is None:
         return causal_pairs(shape)
     return sum(
-        s.count
-        * (
-            _seen(s.cached_tokens + s.new_tokens, window, chunk)
-            - _seen(s.cached_tokens, window, chunk)
-        )
+        s.count * (_seen(s.cached_tokens + s.new_tokens, window) - _seen(s.cached_tokens, window))
         for s in shape.sequences
     )
 
 
-def _seen(tokens: int, window: int | None, chunk: int | None) -> int:
+def _seen(tokens: int, window: int) -> int:
     """Pairs of a prompt of so many tokens."""
-    if window is not None:
-        full = min(tokens, window)
-        return full * (full + 1) // 2 + (tokens - full) * window
-    if chunk is not None:
-        whole, rest = divmod(tokens, chunk)
-        return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
-    return tokens * (tokens + 1) // 2
+    full = min(tokens, window)
+    return full * (full + 1) // 2 + (tokens - full) * window
 
 
 def padded_pairs(shape: StepShape) -> int:

@@ -138,8 +138,6 @@ def _unlike_plain(kind: LayerShape) -> Iterator[str]:
         yield "linear attention with a state per sequence"
     elif attention.shares_cache:
         yield "layers that share the keys and values of another one"
-    elif attention.chunk:
-        yield "attention within chunks"
     if kind.mlp.kind == "experts" and not _plainly_routed(kind.mlp):
         yield "a mixture of experts with ungated shared experts, biases or a router of its own kind"
 

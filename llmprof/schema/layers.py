@@ -18,8 +18,6 @@ class SoftmaxAttention(Record):
     value_dim: PositiveInt
     window: PositiveInt | None = None
     """Tokens that a query sees, its own included; None: all before it."""
-    chunk: PositiveInt | None = None
-    """Attention stays within chunks of so many positions."""
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
