@@ -38,6 +38,12 @@ class Capacity:
         """Raises InputError for heads that cannot be shared out evenly."""
         return weight_bytes_per_device(self.model, self.weights, self.devices)
 
+    @property
+    def block_tokens(self) -> int:
+        """Without pages a sequence holds as many tokens as it has."""
+        paged = self.options.kv_layout is KvLayout.PAGED
+        return self.options.block_tokens if paged else 1
+
     def sequence_bytes(self, tokens: int) -> float:
         """KV cache and states of one sequence at its longest."""
         return self._cache_bytes(tokens) + state_bytes_per_sequence(self.model) / self.devices
@@ -87,7 +93,7 @@ class Capacity:
             reserved if contiguous and reserved else tokens,
             self.options.kv_bytes_per_number,
             convention=self.convention,
-            block_tokens=1 if contiguous else self.options.block_tokens,
+            block_tokens=self.block_tokens,
             tensor_parallel=self.devices,
         )
 

@@ -30,23 +30,39 @@ def token_formula(model: ModelConfig, bytes_per_number: float, *, devices: int =
 
 
 def context_formula(
-    model: ModelConfig, tokens: int, bytes_per_number: float, *, sequences: int, devices: int = 1
+    model: ModelConfig,
+    tokens: int,
+    bytes_per_number: float,
+    *,
+    sequences: int,
+    devices: int = 1,
+    convention: KvConvention = KvConvention.IDEAL,
+    block_tokens: int = 1,
 ) -> str:
-    """The product of the ideal cache at a context: a window holds no more tokens than it shows.
+    """The product of the cache at a context, one for each kind of layer that holds as many tokens.
 
     Raises:
         InputError: KV heads that `devices` cannot share out evenly.
     """
     size, many = _size(bytes_per_number), f"{sequences} sequence{'' if sequences == 1 else 's'}"
     products = []
-    for attention, layers in _by_cache(model, windows=True):
-        held = held_tokens(attention, tokens, KvConvention.IDEAL)
-        shown = " (window)" if held < tokens else ""
+    windows = convention is not KvConvention.ENGINE_ALLOCATED
+    for attention, layers in _by_cache(model, windows=windows):
+        held = held_tokens(attention, tokens, convention, block_tokens)
+        shown = " (window)" if held < tokens else " (whole blocks)" if held > tokens else ""
         products.append(
             f"{_factors(attention, layers)} x {size} x {units.exact(held)} tokens{shown} x {many}"
         )
     total, each = (
-        sequences * kv_bytes_at(model, tokens, bytes_per_number, tensor_parallel=shares)
+        sequences
+        * kv_bytes_at(
+            model,
+            tokens,
+            bytes_per_number,
+            convention=convention,
+            block_tokens=block_tokens,
+            tensor_parallel=shares,
+        )
         for shares in (1, devices)
     )
     sum_ = f"{' + '.join(products) or 'no layer caches'} = {units.exact(total)} bytes"
@@ -67,7 +83,7 @@ def _by_cache(model: ModelConfig, *, windows: bool) -> list[tuple[AttentionShape
             continue
         key: tuple[object, ...] = (_factors(attention, 1),)
         if windows and isinstance(attention, SoftmaxAttention):
-            key = (*key, attention.window, attention.chunk)
+            key = (*key, attention.window)
         known = counts.get(key, (attention, 0))
         counts[key] = (known[0], known[1] + count)
     return list(counts.values())

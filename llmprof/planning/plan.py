@@ -89,7 +89,13 @@ def make_plan(source: ModelSource, config: RunConfig, request: PlanRequest, *, t
         kv_bytes_per_token=kv_bytes_per_token(model, number, tensor_parallel=capacity.devices),
         kv_formula=token_formula(model, number, devices=capacity.devices),
         context_formula=context_formula(
-            model, reference, number, sequences=1, devices=capacity.devices
+            model,
+            reference,
+            number,
+            sequences=1,
+            devices=capacity.devices,
+            convention=capacity.convention,
+            block_tokens=capacity.block_tokens,
         ),
         capacity_formula=capacity_formula(capacity, request.reserve_bytes, reference),
         by_context=tuple(_by_context(capacity, tokens, request) for tokens in contexts),

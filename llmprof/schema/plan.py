@@ -163,7 +163,8 @@ class Plan(Record):
     """Of one device."""
     kv_formula: str
     context_formula: str
-    """The ideal cache of one sequence at the reference context, and what each of several devices holds."""
+    """The cache of one sequence at the reference context, as the plan counts it, and what each of several
+    devices holds."""
     capacity_formula: str
     """From the device's memory to the number of sequences."""
     by_context: tuple[PlanPoint, ...]

@@ -66,6 +66,18 @@ def test_the_example_that_everyone_quotes() -> None:
     assert not point.fits
 
 
+def test_the_formula_of_a_context_is_what_the_sum_takes() -> None:
+    """Gemma 2 9B: the engine keeps what windows no longer see, so 42 layers hold all 8192 tokens."""
+    found = plan(request(80, contexts=(8192,)), config("gemma-2-9b"))
+    whole = 2 * 42 * 8 * 256 * 2 * 8192
+    assert found.by_context[0].sequence_bytes == whole
+    assert found.context_formula.endswith(f"8,192 tokens x 1 sequence = {whole:,} bytes")
+    paged = plan(request(80, contexts=(100,)), config(kv_cache={"layout": "paged"}))
+    blocks = 2 * 32 * 8 * 128 * 2 * 7 * 16
+    assert paged.by_context[0].sequence_bytes == blocks
+    assert f"112 tokens (whole blocks) x 1 sequence = {blocks:,} bytes" in paged.context_formula
+
+
 def test_sequences_that_fit_by_hand() -> None:
     """Activations are those of the feed forward: beside residual and rotations its output,
     gate, up and product, the heads that attention has just read, and the mask of the last piece of
