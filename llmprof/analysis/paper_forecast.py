@@ -24,7 +24,7 @@ from llmprof.analysis.prediction_target import (
     make_target,
     only_measured,
 )
-from llmprof.analysis.spans import Span, added, ratio_of
+from llmprof.analysis.spans import Span, ratio_of, together
 from llmprof.analysis.step_forecast import StepForecast, forecast_split
 from llmprof.analysis.step_split import StepWork
 from llmprof.architectures.manifest import FLOAT_BYTES
@@ -149,7 +149,8 @@ def _phase(target: Target, device: PaperDevice, phase: Phase) -> PhasePrediction
         for group in dict.fromkeys(op.group for op in cost.ops)
     }
     host = _starts(cost) if device.ceilings is None else _host(target, device.ceilings, phase)
-    step = added([*(one.span for one in groups.values()), host.span])
+    # One unknown is behind all of them, how good the kernels are: bounds add up as they are.
+    step = together([*(one.span for one in groups.values()), host.span])
     split = forecast_split(setting, groups, step.point, host.span.point, None)
     forecast = StepForecast(step, groups, host, split)
     limit, share = largest_limit(forecast)

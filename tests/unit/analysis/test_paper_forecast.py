@@ -1,7 +1,10 @@
+import pytest
+
 from llmprof.analysis.paper_device import PaperDevice
 from llmprof.analysis.paper_forecast import paper_target, predict_on_paper
 from llmprof.architectures.paper_manifest import paper_manifest
 from llmprof.architectures.presets import preset_config
+from llmprof.devices.search import datasheet_named
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.ledger import Part
 from llmprof.schema.prediction import Tier
@@ -23,6 +26,25 @@ def test_a_model_on_paper_reads_its_weights_at_the_ceiling_at_best() -> None:
     assert decode.base_step_s is None
     assert decode.speedup is None
     assert any("nobody has run" in one for one in found.assumptions)
+
+
+def test_the_range_is_from_what_is_assumed_at_best_to_what_is_at_worst() -> None:
+    """Llama 3.1 8B, 16 sequences of 528 tokens on an H100 at 3.35 TB/s: all of it there, or 60 %."""
+    model = preset_config("llama-3.1-8b")
+    config = RunConfig.model_validate({"model": model.name, "workload": {"batch": 16}})
+    stored = paper_manifest(model)
+    sheet = datasheet_named("H100 SXM")
+    device = PaperDevice.of_datasheet(sheet)
+    target = paper_target(model, stored, config, device)
+    decode = next(
+        one for one in predict_on_paper(target, device).phases if one.phase is Phase.DECODE
+    )
+    matrices = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336) + 128_256 * 4096
+    read = 2 * matrices + 16 * 527 * 131_072
+    starts = next(one for one in decode.groups if one.group is None).predicted_s.high
+    assert decode.step_s.low == pytest.approx(read / 3.35e12, rel=1e-3)
+    assert decode.step_s.high == pytest.approx(read / 0.6 / 3.35e12 + starts, rel=1e-3)
+    assert decode.step_s.point == pytest.approx(read / 0.8 / 3.35e12, rel=1e-3)
 
 
 def test_a_graph_pays_its_own_fixed_cost() -> None:
