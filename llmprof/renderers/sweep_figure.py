@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from llmprof import units
 from llmprof.renderers.estimates import Formatter
 from llmprof.renderers.figure_style import MUTED, figure_bytes, styled
+from llmprof.renderers.point_labels import NamedPoint, name_points
 from llmprof.renderers.sweep_columns import (
     DECODE_ROOF,
     DECODE_STEP,
@@ -34,6 +35,10 @@ _COLORS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e
 _MARKERS: Final = ("o", "D", "s", "^", "v", "P", "X")
 _DASHES: Final = ("-", "--", ":")
 _PANEL_IN: Final = (3.3, 2.55)
+_PLOT_PT: Final = (175, 130)
+"""What is left of a panel for points, about."""
+_HEADROOM: Final = 1.05
+"""A mark at the edge is drawn whole."""
 _COLUMNS: Final = 3
 _LEGEND_ROW_IN: Final = 0.24
 _WIDE_RANGE: Final = 4
@@ -144,6 +149,7 @@ def _errorbar(
         linewidth=1.2,
         elinewidth=0.8,
         capsize=2,
+        clip_on=False,
         label=label,
     )
 
@@ -160,7 +166,11 @@ def _scale_x(panel: "Axes", axis: SweepAxis) -> None:
 
 
 def _finish(panel: "Axes", text: Formatter) -> None:
-    panel.set_ylim(bottom=0)
+    from matplotlib.ticker import MaxNLocator
+
+    panel.set_ylim(0, _HEADROOM * panel.get_ylim()[1])
+    # Ticks at quarters would need more digits than they are written with.
+    panel.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
     panel.yaxis.set_major_formatter(lambda value, _: text(value))
     panel.tick_params(labelsize=7.5, length=3)
     panel.grid(True, axis="y")
@@ -168,7 +178,7 @@ def _finish(panel: "Axes", text: Formatter) -> None:
 
 def _draw_trade_off(panel: "Axes", sweep: Sweep, found: Sequence[Line]) -> None:
     """Output tok/s over TPOT; each point says its place on the x axis of the other panels."""
-    axis = x_axis(sweep.axes)
+    axis, named = x_axis(sweep.axes), list[list[NamedPoint]]()
     for index, line in enumerate(found):
         cells, style = line.having(TPOT, OUTPUT_RATE), _style(index)
         panel.plot(
@@ -179,23 +189,27 @@ def _draw_trade_off(panel: "Axes", sweep: Sweep, found: Sequence[Line]) -> None:
             linestyle=style.dash if is_numeric(axis) else "none",
             markersize=4.5,
             linewidth=1.2,
+            clip_on=False,
         )
-        for cell in cells:
-            panel.annotate(
-                value_text(cell.changes[axis.key]),
-                (_known(TPOT, cell), _known(OUTPUT_RATE, cell)),
-                textcoords="offset points",
-                xytext=(4, 4),
-                size=6.5,
-                color=MUTED,
-            )
+        named.append(
+            [
+                NamedPoint(
+                    value_text(cell.changes[axis.key]),
+                    _known(TPOT, cell),
+                    _known(OUTPUT_RATE, cell),
+                )
+                for cell in cells
+            ]
+        )
     panel.set_title(f"throughput over latency, by {axis_name(axis.key)}", size=9, loc="left")
     panel.set_xlabel("TPOT", size=8)
     panel.set_ylabel("output tok/s", size=8)
-    panel.set_xlim(left=0)
+    panel.set_xlim(0, _HEADROOM * panel.get_xlim()[1])
     panel.locator_params(axis="x", nbins=4)  # each label has a unit: more run into each other
     panel.xaxis.set_major_formatter(lambda value, _: TPOT.text(value))
     _finish(panel, units.significant)
+    width_pt, height_pt = _PLOT_PT
+    name_points(panel, named, connected=is_numeric(axis), width_pt=width_pt, height_pt=height_pt)
 
 
 def _known(quantity: Quantity, cell: SweepCell) -> float:

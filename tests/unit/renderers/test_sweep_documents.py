@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from llmprof import units
 from llmprof.errors import InputError
 from llmprof.renderers.figure_style import styled
-from llmprof.renderers.sweep_figure import _PANEL_IN, _draw_trade_off
+from llmprof.renderers.sweep_figure import _PANEL_IN, _draw_trade_off, _finish
 from llmprof.renderers.sweep_formats import RENDERERS, check_sweep_suffix, render_sweep
 from llmprof.renderers.sweep_heatmap import has_heatmap
 from llmprof.renderers.sweep_lines import lines, x_axis
@@ -179,3 +180,22 @@ def test_a_disturbed_cell_is_left_out_of_what_is_named_and_says_so() -> None:
         "Left out, since every round was disturbed: batch 16 (the clock was lower)."
     )
     assert [choice.knee for choice in sweep.choices] == [4]
+
+
+@pytest.mark.parametrize("most", [0.0203, 0.00565, 0.39, 0.176, 0.0111])
+def test_ticks_of_shares_are_written_as_they_are(most: float) -> None:
+    """1.25 % would read 1.2 %, and equal steps would look unequal."""
+    with styled():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=_PANEL_IN, layout="constrained")
+        panel = figure.subplots()
+        panel.plot([1, 2], [most / 2, most])
+        _finish(panel, units.percent)
+        figure.draw_without_rendering()
+        ticks = [
+            (one.get_text(), panel.get_yticks()[i]) for i, one in enumerate(panel.get_yticklabels())
+        ]
+    assert len(ticks) > 2
+    for text, value in ticks:
+        assert float(text.removesuffix(" %")) == pytest.approx(100 * value)
