@@ -35,7 +35,7 @@ def _draw(axes: "Axes", times: StepTimes) -> None:
     values, color = times.times_s, PHASE_COLORS[times.phase]
     shares = [(rank + 1) / len(values) for rank in range(len(values))]
     axes.step([values[0], *values], [0.0, *shares], where="post", color=color, linewidth=1.4)
-    median = values[(len(values) - 1) // 2]
+    median = times.at(0.5)
     axes.plot([median, median], [0, 0.5], color=MUTED, linewidth=0.8, linestyle=":")
     axes.text(median, 0.03, f" median {units.seconds(median)}", size=7.5, color=MUTED)
     low, high = values[0], values[-1]

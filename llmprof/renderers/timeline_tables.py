@@ -134,12 +134,8 @@ def steps_table(timeline: Timeline) -> Table:
 
 
 def _step_row(times: StepTimes) -> tuple[str, ...]:
-    last = len(times.times_s) - 1
     return (
         times.phase.value,
         f"{times.num_steps:,}",
-        *(
-            units.seconds(times.times_s[round(share * last)])
-            for share in (0.0, 0.05, 0.5, 0.95, 1.0)
-        ),
+        *(units.seconds(times.at(share)) for share in (0.0, 0.05, 0.5, 0.95, 1.0)),
     )

@@ -59,6 +59,13 @@ class StepTimes(Record):
     times_s: tuple[PositiveFloat, ...]
     """In ascending order; of many steps evenly spaced ranks, the shortest and the longest included."""
 
+    def at(self, share: float) -> float:
+        """The time that `share` of the steps take at most, on a line between neighbouring ranks."""
+        rank = share * (len(self.times_s) - 1)
+        below = self.times_s[int(rank)]
+        above = self.times_s[min(int(rank) + 1, len(self.times_s) - 1)]
+        return below + (rank - int(rank)) * (above - below)
+
 
 class Timeline(Record):
     round_index: NonNegativeInt | None

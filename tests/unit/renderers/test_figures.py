@@ -8,7 +8,11 @@ import pytest
 from llmprof.renderers.ledger_figure import ledger_figure
 from llmprof.renderers.roofline_figure import roofline_figure, spread
 from llmprof.renderers.rounds_figure import rounds_figure
+from llmprof.renderers.steps_figure import steps_figure
+from llmprof.renderers.timeline_tables import steps_table
+from llmprof.schema.cost import Phase
 from llmprof.schema.report import Report
+from llmprof.schema.timeline import StepTimes, Timeline
 from tests.unit.renderers import degenerate
 from tests.unit.renderers.report_factory import a_report
 
@@ -82,6 +86,15 @@ def test_ledger_names_parts_and_times() -> None:
     labels = texts(ledger_figure(a_report(), "svg"))
     assert {"prefill", "178 ms", "decode", "15.6 ms", "weights", "9.61 ms", "loss"} <= set(labels)
     assert any(label.startswith("hidden: compute 255") for label in labels)
+
+
+def test_a_figure_and_its_table_tell_the_same_median() -> None:
+    """Of 1, 2, 4 and 8 s it is 3 s, and neither of the two in the middle."""
+    times = StepTimes(phase=Phase.DECODE, num_steps=4, times_s=(1.0, 2.0, 4.0, 8.0))
+    timeline = Timeline(round_index=None, response=(), requests=(), cache=(), steps=(times,))
+    assert " median 3.00 s" in texts(steps_figure(timeline, "svg"))
+    (row,) = steps_table(timeline).rows
+    assert row == ("decode", "4", "1.00 s", "1.15 s", "3.00 s", "7.40 s", "8.00 s")
 
 
 def test_user_settings_of_matplotlib_change_nothing() -> None:
