@@ -22,6 +22,9 @@ _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
 _MARK = re.compile(r'<g id="([^"]+)"[^>]*>')
 _GLOBAL_STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 _SIZE = re.compile(r' (?:width|height)="[^"]*"')
+_WIDTH_PT = re.compile(r' width="([\d.]+)pt"')
+_LEGIBLE_PX_PER_PT = 1.25
+"""The smallest letters of the figures have 6.5 pt."""
 
 
 def inline_svg(
@@ -34,6 +37,7 @@ def inline_svg(
 ) -> str:
     """`data` as an `<svg>` element that scales with its column, safe to put into HTML.
 
+    Its least width at which its letters can be read is the CSS variable `--legible`.
     `name` is unique on the page and prefixes every id, but for the keys of marks, which become
     ids as they are, and their layers a `data-layer`. `tooltips` has a text by key. A reader without
     eyes hears title and description.
@@ -46,12 +50,14 @@ def inline_svg(
         text = text.replace(color, f"var({variable})")
     text = _MARK.sub(lambda match: match[0] + _title((tooltips or {}).get(match[1])), text)
     opening, rest = text.split(">", 1)
+    width = _WIDTH_PT.search(opening)
+    least = f' style="--legible: {float(width[1]) * _LEGIBLE_PX_PER_PT:.0f}px"' if width else ""
     labels = f'role="img" aria-labelledby="{name}-title {name}-desc"'
     spoken = (
         f'<title id="{name}-title">{escape(title)}</title>'
         f'<desc id="{name}-desc">{escape(description)}</desc>'
     )
-    return f"{_SIZE.sub('', opening)} {labels}>{spoken}{rest}"
+    return f"{_SIZE.sub('', opening)}{least} {labels}>{spoken}{rest}"
 
 
 def _identity(name: str, identifier: str) -> str:

@@ -62,7 +62,7 @@ def _draw_frontier(panel: "Axes", drawn: tuple[PlanEffect, ...]) -> None:
             linestyle="-" if own else _DASHES[(index - 1) // len(_COLORS) % len(_DASHES)],
             linewidth=2.2 if own else 1.1,
             markersize=4,
-            label=effect.label,
+            label=effect.label if fitting else f"{effect.label}: none fits",
             zorder=3 if own else 2,
         )
     _label(panel, "sequences that fit")

@@ -221,7 +221,7 @@ def draw_point(axes: "Axes", point: RooflinePoint) -> None:
 
 
 def _draw_labels(axes: "Axes", points: Sequence[RooflinePoint], window: LogWindow) -> None:
-    """To the right of a point, or below it near the right edge: the roof is never in the way."""
+    """To the right of a point, or below it at the right edge: the roof is never in the way."""
     beside = [p for p in points if window.across(p.intensity_flops_per_byte) < _RIGHT_EDGE]
     below = [p for p in points if p not in beside]
     for right, group in ((True, beside), (False, below)):
@@ -231,7 +231,7 @@ def _draw_labels(axes: "Axes", points: Sequence[RooflinePoint], window: LogWindo
         for point, height in zip(group, spread(heights, _LABEL_STEP), strict=True):
             across = window.across(point.intensity_flops_per_byte)
             axes.text(
-                across + 0.035 if right else min(across + 0.12, 0.99),
+                across + 0.035 if right else 0.99,
                 height,
                 _label(point),
                 transform=axes.transAxes,

@@ -12,6 +12,11 @@ from tests.browser.pages import PAGES, html
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+LETTERS = """Math.min(...[...document.querySelectorAll('.plot svg')].flatMap(svg => {
+    const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width
+    return [...svg.querySelectorAll('text')].map(
+        text => scale * parseFloat(getComputedStyle(text).fontSize))
+}))"""
 STYLE = "getComputedStyle({}).backgroundColor"
 
 
@@ -49,6 +54,24 @@ def test_nothing_is_logged_or_asked_for_and_nothing_sticks_out(
     with opened(browser, tmp_path, name, viewport=viewport) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.locator("h1").is_visible()
+
+
+@pytest.mark.parametrize(
+    "name", ["measured", "served", "sweep", "plan", "prediction", "comparison"]
+)
+def test_letters_of_figures_can_be_read_on_a_phone(
+    browser: "Browser", tmp_path: Path, name: str
+) -> None:
+    """Pixels of the smallest letters: a figure of three panels side by side scrolls instead."""
+    with opened(browser, tmp_path, name, viewport={"width": 400, "height": 900}) as page:
+        assert page.evaluate(LETTERS) >= 8
+
+
+def test_a_sentence_in_a_table_is_no_tower_on_a_phone(browser: "Browser", tmp_path: Path) -> None:
+    """What a part of the ledger is takes 40 to 70 letters: three lines at most."""
+    with opened(browser, tmp_path, "measured", viewport={"width": 400, "height": 900}) as page:
+        cell = page.locator("td.long").first
+        assert cell.evaluate("cell => cell.clientHeight") < 80
 
 
 def test_a_mark_explains_itself_on_hover_and_on_focus(browser: "Browser", tmp_path: Path) -> None:
