@@ -29,8 +29,5 @@ class KernelTimes:
     def overhead(self, phase: Phase, group: OpGroup | None) -> OverheadTime | None:
         return self.overheads.get((phase, group))
 
-    def knows_overheads(self, phase: Phase) -> bool:
-        return any(one == phase for one, _ in self.overheads)
-
     def knows_overheads_by_group(self, phase: Phase) -> bool:
         return any(one == phase and group is not None for one, group in self.overheads)

@@ -9,7 +9,7 @@ from llmprof import units
 from llmprof.analysis.statistics import median_estimate
 from llmprof.analysis.tokens import tokens_by_step
 from llmprof.schema.measurement import Caveat, Estimate
-from llmprof.schema.run import DeviceTelemetry, EnergyWindow, Round
+from llmprof.schema.run import EnergyWindow, Round
 
 NOTABLE_SHARE: Final = 0.10
 """Of a round that the clock was held back: below it, ceilings beside the round tell enough."""
@@ -62,15 +62,6 @@ def _of_window(rounds: Sequence[Round], window: EnergyWindow) -> Estimate | None
         confidence=0.0,
         num_samples=1,
     )
-
-
-def memory_occupancy(telemetry: DeviceTelemetry) -> float | None:
-    """Share of the device's memory that is in use, by any process; null where NVML tells no total.
-
-    Not NVML's "memory utilisation" (`memory_busy_fraction`), which is a share of time.
-    """
-    used, total = telemetry.memory_used_bytes, telemetry.memory_total_bytes
-    return None if used is None or not total else used / total
 
 
 def telemetry_caveats(rounds: Sequence[Round]) -> Iterable[Caveat]:

@@ -99,11 +99,6 @@ def group_of_op(op: str) -> OpGroup:
     return OpGroup(op.partition(".")[0])
 
 
-def group_of_tensor(name: str) -> OpGroup:
-    """The group whose ops read a tensor; a tied head is stored under `embedding`."""
-    return group_of_op(op_of_tensor(name))
-
-
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
     """Weights of all layers, by the op that reads them."""
@@ -184,8 +179,3 @@ class StoredWeights:
             if name in self.bytes_by_op:
                 return name
         raise ValueError(f"the weight manifest has no tensor for {op}")
-
-    @property
-    def embedding_row(self) -> float:
-        """Bytes of one row of the embedding table."""
-        return self.read_by("embedding") / self.embedding_rows

@@ -5,12 +5,11 @@ from typing import Final
 
 from llmprof.costs.attention import AttentionDims
 from llmprof.costs.attention_memory import gathered_bytes, kept_bytes, run_share
-from llmprof.costs.groups import group_of_tensor
 from llmprof.costs.kv_cache import kv_bytes_at, kv_bytes_per_token
 from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.costs.options import CostOptions
 from llmprof.costs.tensor_parallel import shard_of
-from llmprof.schema.cost import OpGroup, Phase, SequenceShape, StepShape
+from llmprof.schema.cost import Phase, SequenceShape, StepShape
 from llmprof.schema.layers import (
     AttentionShape,
     DenseMlp,
@@ -47,15 +46,6 @@ def kv_budget_bytes(
         free_bytes: what is left beside every process, this one at its peak.
     """
     return max(0.0, min(total_bytes * fraction - own_peak_bytes, free_bytes))
-
-
-def weight_bytes_by_group(weights: WeightManifest) -> dict[OpGroup, int]:
-    """Stored bytes by the group that reads them; a tied head is stored under `embedding`."""
-    by_group: dict[OpGroup, int] = {}
-    for tensor in weights.tensors:
-        group = group_of_tensor(tensor.name)
-        by_group[group] = by_group.get(group, 0) + tensor.stored_bytes
-    return by_group
 
 
 def kv_bytes_used(model: ModelConfig, options: CostOptions, lengths: tuple[int, ...]) -> float:

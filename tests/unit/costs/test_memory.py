@@ -12,10 +12,9 @@ from llmprof.costs.memory import (
     kv_bytes_used,
     memory_need,
     peak_activation_bytes,
-    weight_bytes_by_group,
 )
 from llmprof.costs.options import CostOptions, options_from
-from llmprof.schema.cost import KvAccess, KvRead, OpGroup, Phase, SequenceShape, StepShape
+from llmprof.schema.cost import KvAccess, KvRead, Phase, SequenceShape, StepShape
 from llmprof.schema.model import ModelConfig
 from llmprof.schema.settings import AttentionKind, KvLayout, RunConfig
 from tests.published import LLAMA_3_1_8B, LLAMA_3_1_70B, MISTRAL_NEMO, PUBLISHED, Published, decoder
@@ -57,14 +56,6 @@ def test_contiguous_reserves_the_largest_and_paged_whole_blocks() -> None:
     assert kv_bytes_reserved(TOY, PAGED, lengths, max_tokens=100) == 64 * per_token
     assert kv_bytes_reserved(TOY, NO_CACHE, lengths, max_tokens=100) == 0
     assert kv_bytes_used(TOY, NO_CACHE, lengths) == 0
-
-
-def test_weight_bytes_by_group_are_all_bytes() -> None:
-    manifest = manifest_from_config(TOY, "bf16")
-    by_group = weight_bytes_by_group(manifest)
-    assert sum(by_group.values()) == manifest.stored_bytes
-    assert by_group[OpGroup.EMBEDDING] == by_group[OpGroup.LM_HEAD] == 10 * 8 * 2
-    assert by_group[OpGroup.NORM] == (2 * 2 + 1) * 8 * 2
 
 
 def test_standard_attention_needs_room_for_its_scores() -> None:

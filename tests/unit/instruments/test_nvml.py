@@ -3,7 +3,6 @@ import sys
 
 import pytest
 
-from llmprof.analysis.telemetry import memory_occupancy
 from llmprof.instruments.gpm import GpmUnavailable
 from llmprof.instruments.nvml import (
     NvmlSession,
@@ -13,7 +12,6 @@ from llmprof.instruments.nvml import (
     nvml_uuid,
     open_nvml,
 )
-from llmprof.schema.run import DeviceTelemetry
 from tests.fakes import FakeNvml
 
 EVENT_CALLS = (
@@ -83,11 +81,11 @@ def test_how_full_memory_is_and_how_long_it_was_busy_are_two_figures() -> None:
     nvml = FakeNvml()
     nvml.used_bytes, nvml.memory_busy_percent = 30_000_000_000, 0
     telemetry = a_session(nvml).read()
-    assert memory_occupancy(telemetry) == 0.75
+    assert telemetry.memory_used_bytes == 30_000_000_000
+    assert telemetry.memory_total_bytes == 40_000_000_000
     assert telemetry.memory_busy_fraction == 0.0
     assert telemetry.gpu_busy_fraction == 1.0
     assert (telemetry.dram_activity, telemetry.sm_activity) == (None, None)
-    assert memory_occupancy(DeviceTelemetry(memory_used_bytes=1)) is None
 
 
 def test_a_board_whose_uuid_stands_for_its_instances_says_nothing_of_one() -> None:
