@@ -8,12 +8,13 @@ from llmprof.architectures.source import ModelSource
 from llmprof.costs.kv_cache import KvConvention, kv_bytes_at, kv_bytes_per_token
 from llmprof.costs.linear_state import state_bytes_per_sequence
 from llmprof.costs.memory import logits_bytes, peak_activation_bytes
-from llmprof.costs.options import CostOptions, bytes_per_number
+from llmprof.costs.options import CostOptions, bytes_per_number, kv_bytes_per_number
 from llmprof.costs.parameters import ParameterCount, count_parameters
 from llmprof.costs.step import step_cost
 from llmprof.costs.tensor_parallel import weight_bytes_per_device
 from llmprof.errors import InputError
 from llmprof.planning.kv_formula import context_formula, token_formula
+from llmprof.planning.plan_words import scale_caveats
 from llmprof.schema.cost import Phase, SequenceShape, StepCost, StepShape
 from llmprof.schema.inspection import (
     ActiveParameters,
@@ -30,7 +31,6 @@ from llmprof.schema.settings import AttentionKind, KvDtype, WeightDtype
 _FLOAT_DTYPES = ("fp32", "bf16", "fp16")
 _DTYPE_OF_PACKED = "bf16"
 """The engine computes in bf16 what a file stores in blocks."""
-_DEFAULT_KV_DTYPE = "bf16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ def inspect_model(
     """Work out a model from its shape and the headers of its files; no weight is read.
 
     The prefill is one pass over `prompt_tokens` of each of `batch` sequences; the decode step adds
-    one token to `context_tokens` cached ones. K and V count 2 bytes per number unless `kv_dtype`
-    says otherwise. Weights count as the files store them, or in `weight_dtype`.
+    one token to `context_tokens` cached ones. K and V count in the dtype of the arithmetic, or in
+    `kv_dtype` with its scales. Weights count as the files store them, or in `weight_dtype`.
 
     Raises:
         InputError: more tokens than the model has positions, or heads that devices cannot share.
@@ -68,7 +68,7 @@ def inspect_model(
     _check_positions(model, sizes)
     manifest = _manifest(source, weight_dtype)
     compute_dtype = _compute_dtype(manifest)
-    options = _options(compute_dtype, kv_dtype, attention)
+    options = _options(model, compute_dtype, kv_dtype, attention)
     parameters = count_parameters(model)
     prefill = step_cost(model, manifest, _prefill_shape(sizes), options)
     decode = step_cost(model, manifest, _decode_shape(sizes), options)
@@ -97,7 +97,7 @@ def inspect_model(
         caveats=(
             *weight_caveats(source, manifest),
             *model_caveats(model),
-            *_kv_caveats(kv_dtype, compute_dtype),
+            *scale_caveats(model, options.kv_bytes_per_number),
         ),
     )
 
@@ -127,12 +127,14 @@ def _compute_dtype(manifest: WeightManifest) -> str:
     return max(by_dtype, key=lambda dtype: by_dtype[dtype])
 
 
-def _options(compute_dtype: str, kv_dtype: KvDtype, attention: AttentionKind) -> CostOptions:
-    stored = _DEFAULT_KV_DTYPE if kv_dtype is KvDtype.AS_WEIGHTS else kv_dtype.value
+def _options(
+    model: ModelConfig, compute_dtype: str, kv_dtype: KvDtype, attention: AttentionKind
+) -> CostOptions:
+    stored = compute_dtype if kv_dtype is KvDtype.AS_WEIGHTS else kv_dtype.value
     number = bytes_per_number(compute_dtype)
     return CostOptions(
         attention=attention,
-        kv_bytes_per_number=float(bytes_per_number(stored)),
+        kv_bytes_per_number=kv_bytes_per_number(stored, model.head_dim),
         compute_dtype=compute_dtype,
         activation_bytes=number,
         score_bytes=number,
@@ -257,21 +259,3 @@ def model_caveats(model: ModelConfig) -> tuple[Caveat, ...]:
             )
         )
     return tuple(found)
-
-
-def _kv_caveats(kv_dtype: KvDtype, compute_dtype: str) -> tuple[Caveat, ...]:
-    if kv_dtype is not KvDtype.AS_WEIGHTS:
-        return (
-            Caveat(
-                code="kv-scales",
-                message=f"The scales of an {kv_dtype.value} cache are not counted",
-            ),
-        )
-    if compute_dtype == "fp32":
-        return (
-            Caveat(
-                code="kv-two-bytes",
-                message="K and V count 2 bytes per number; a cache in fp32 holds 4",
-            ),
-        )
-    return ()

@@ -117,8 +117,10 @@ def _speed(capacity: Capacity, rates: PlanRates) -> str:
     )
 
 
-def _scale_caveats(model: ModelConfig) -> Iterator[Caveat]:
+def scale_caveats(model: ModelConfig, bytes_per_number: float) -> Iterator[Caveat]:
     """Of an int8 cache, whose scales are counted as if every vector had the model's head dim."""
+    if float(bytes_per_number).is_integer():
+        return
     cached = [kind.attention for kind, _ in model.kinds if cached_numbers(kind.attention)]
     if any(isinstance(one, LatentAttention) for one in cached):
         what = "a latent does not have"
@@ -148,8 +150,7 @@ def plan_caveats(capacity: Capacity, rates: PlanRates | None) -> tuple[Caveat, .
                 "are too high where a large batch is bound by it",
             )
         )
-    if not float(capacity.options.kv_bytes_per_number).is_integer():
-        found += _scale_caveats(capacity.model)
+    found += scale_caveats(capacity.model, capacity.options.kv_bytes_per_number)
     if state_bytes_per_sequence(capacity.model) and capacity.devices > 1:
         found.append(
             Caveat(

@@ -133,14 +133,6 @@ MEANINGS: Final[dict[str, CaveatMeaning]] = {
         "The device's own counters say that power or temperature held its clock down.",
         "Check cooling and the power limit. Ceilings read beside the round saw the same clock.",
     ),
-    "kv-scales": _M(
-        "The scales that a quantized KV cache stores beside its numbers are not in these bytes.",
-        "Expect a little more in a run, which counts them.",
-    ),
-    "kv-two-bytes": _M(
-        "The convention of 2 bytes per number of K and V was used; this cache would hold 4.",
-        "Double the KV bytes for fp32.",
-    ),
     "latent-scales": _M(
         "The scales of a quantized cache are counted as if every layer had heads of one size.",
         "Take the KV bytes as approximate.",

@@ -57,7 +57,7 @@ def test_flags_and_settings_reach_the_figures(capsys: pytest.CaptureFixture[str]
     assert found["batch"] == 3
     assert found["prefill"]["tokens"] == 16
     assert found["decode"]["context_tokens"] == 0
-    assert found["kv_bytes_per_token"] == 65_536
+    assert found["kv_bytes_per_token"] == 2 * 32 * 8 * (128 + 4)
     assert found["weight_bytes"] == 4 * 8_030_261_248
 
 

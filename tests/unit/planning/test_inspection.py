@@ -3,6 +3,8 @@
 import pytest
 
 from llmprof.architectures.manifest import manifest_from_config
+from llmprof.architectures.paper_manifest import paper_manifest
+from llmprof.architectures.presets import preset_config
 from llmprof.architectures.source import ModelSource
 from llmprof.errors import InputError
 from llmprof.planning.inspection import inspect_model
@@ -92,16 +94,22 @@ def test_another_dtype_changes_bytes_and_not_flops() -> None:
     fp32 = inspect_model(source(LLAMA_2_7B), weight_dtype=WeightDtype.FP32)
     assert fp32.weight_bytes == 2 * as_stored.weight_bytes
     assert fp32.decode.flops == as_stored.decode.flops
-    assert fp32.kv_bytes_per_token == as_stored.kv_bytes_per_token
-    assert codes(fp32) == {"on-paper", "kv-two-bytes"}
+    assert fp32.kv_bytes_per_token == 2 * as_stored.kv_bytes_per_token
+    assert codes(fp32) == {"on-paper"}
 
 
-@pytest.mark.parametrize("dtype", [KvDtype.INT8, KvDtype.FP8])
-def test_quantized_cache(dtype: KvDtype) -> None:
+@pytest.mark.parametrize(("dtype", "scales"), [(KvDtype.INT8, 4), (KvDtype.FP8, 0)])
+def test_a_quantized_cache_counts_as_the_engine_keeps_it(dtype: KvDtype, scales: int) -> None:
+    """K and V of 8 heads in 32 layers: 128 bytes, and in int8 a scale in fp32."""
     found = inspect_model(source(LLAMA_3_1_8B), kv_dtype=dtype)
-    assert found.kv_bytes_per_token == 65_536
-    assert found.kv_formula.endswith("x 1 byte = 65,536 bytes")
-    assert "kv-scales" in codes(found)
+    assert found.kv_bytes_per_token == 2 * 32 * 8 * (128 + scales)
+    assert codes(found) == {"on-paper"}
+
+
+def test_scales_of_a_latent_are_no_more_than_about_right() -> None:
+    deepseek = preset_config("deepseek-v3")
+    found = inspect_model(source(deepseek, paper_manifest(deepseek)), kv_dtype=KvDtype.INT8)
+    assert "latent-scales" in codes(found)
 
 
 def test_standard_attention_adds_its_scores() -> None:
