@@ -123,3 +123,5 @@ def test_a_gpu_has_its_own_cache() -> None:
     )
     environment = an_environment().model_copy(update={"gpu": gpu})
     assert last_level_cache_bytes(environment, ()) == 50 * 2**20
+    reads = (_read(40, "L2 or HBM"), _read(45, "HBM"), _read(4096, "HBM"))
+    assert last_level_cache_bytes(environment, reads) == 45 * 2**20

@@ -55,6 +55,29 @@ def test_the_printed_roof_is_the_one_judged_by() -> None:
     assert (roof.skinny_rows, roof.read_level) == (1, "DRAM")
 
 
+def test_the_fixed_cost_is_the_median_of_what_was_read_beside_the_rounds() -> None:
+    """Two rounds between readings of 1, 3 and 4 us: 2 and 3.5; one reading without it, and none is known."""
+    alphas = (1e-6, 3e-6, 4e-6)
+    rounds = [
+        one.model_copy(
+            update={
+                "before": one.before and one.before.model_copy(update={"alpha_s": before}),
+                "after": one.after and one.after.model_copy(update={"alpha_s": after}),
+            }
+        )
+        for one, before, after in zip(RECORD.rounds, alphas, alphas[1:], strict=False)
+    ]
+    rates = median_rates(rounds, RECORD.ceilings)
+    assert rates is not None
+    assert rates.alpha_s == pytest.approx(2.75e-6)
+    last = rounds[1].model_copy(
+        update={"after": rounds[1].before and rounds[1].before.model_copy(update={"alpha_s": None})}
+    )
+    unknown = median_rates([rounds[0], last], RECORD.ceilings)
+    assert unknown is not None
+    assert unknown.alpha_s is None
+
+
 def test_disagreement_is_the_median_over_rounds() -> None:
     # 20/40 -> 2/3, 40/30 -> 2/7, 30/24 -> 2/9
     assert median_disagreement(RECORD.rounds, _read) == pytest.approx(2 / 7)

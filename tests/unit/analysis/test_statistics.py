@@ -9,6 +9,7 @@ from llmprof.analysis.statistics import (
     ratio_estimate,
     reciprocal,
     relative_spread,
+    resistant_slope,
 )
 
 
@@ -105,3 +106,12 @@ def test_relative_spread_is_quartiles_over_median() -> None:
 def test_of_few_samples_the_spread_is_their_range() -> None:
     """The quartiles of 10, 10, 10 and 14 are 10 and 11: what lies outside must not vanish."""
     assert relative_spread([10.0, 10.0, 10.0, 14.0]) == pytest.approx(0.4)
+    # Of six the quartiles are taken: 10.25 and 10.75 around 10.5
+    assert relative_spread([10.0, 10.2, 10.4, 10.6, 10.8, 14.0]) == pytest.approx(0.5 / 10.5)
+
+
+def test_a_slope_between_few_values_of_x_is_that_of_their_medians() -> None:
+    """All steps have one of two contexts, and one of them was held up."""
+    x, y = np.array([0.0, 0.0, 0.0, 5.0, 5.0, 5.0]), np.array([1.0, 1.0, 90.0, 2.0, 2.0, 2.0])
+    assert resistant_slope(x, y) == pytest.approx(0.2)
+    assert resistant_slope(np.ones(3), np.arange(3.0)) == 0
