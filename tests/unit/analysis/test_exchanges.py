@@ -2,9 +2,10 @@
 
 import pytest
 
+from llmprof.analysis.rates import Rates
 from llmprof.architectures.paper_manifest import paper_manifest
 from llmprof.architectures.presets import preset_config
-from llmprof.costs.collectives import ALL_GATHER, ALL_REDUCE, collective_s
+from llmprof.costs.collectives import ALL_GATHER, ALL_REDUCE, all_reduce, collective_s
 from llmprof.costs.options import CostOptions
 from llmprof.costs.step import step_cost
 from llmprof.schema.ceilings import CollectiveCeiling
@@ -36,3 +37,23 @@ def test_a_decode_step_on_two_devices() -> None:
     )
     exchanged_s = 65 * 10e-6 + 65 * 16 * 4096 * 2 / 1e9
     assert collective_s(ops[ALL_REDUCE], ceiling) == pytest.approx(exchanged_s)
+
+
+def test_links_twice_as_fast_halve_an_exchange_whole() -> None:
+    """The start of it too: the factor that makes ceilings agree with a median step is on every link."""
+    one = CollectiveCeiling(
+        op="all_reduce",
+        backend="gloo",
+        world_size=2,
+        alpha_s=10e-6,
+        bytes_per_s=1e9,
+        spread=0,
+        sizes_bytes=(1024,),
+    )
+    rates = Rates(1e10, 1e12, "bf16", {"fp32": 1e11}, collectives={ALL_REDUCE: one}).scaled(2)
+    op = all_reduce(4, 1000, CostOptions())
+    assert collective_s(op, rates.collectives[ALL_REDUCE]) == pytest.approx(
+        (4 * 10e-6 + 4 * 2000 / 1e9) / 2
+    )
+    assert (rates.read_bytes_per_s, rates.matmul_flops_per_s) == (2e10, 2e12)
+    assert rates.other_flops_per_s == {"fp32": 2e11}
