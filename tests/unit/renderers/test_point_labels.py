@@ -4,6 +4,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from llmprof.renderers.figure_style import styled
@@ -55,6 +56,8 @@ def test_marks_at_the_edge_are_drawn_whole(name: str) -> None:
         panel = trade_off(name)
         inside = panel.get_window_extent()
         marks = [
-            panel.transData.transform(one) for line in panel.lines for one in line.get_xydata()
+            panel.transData.transform(one)
+            for line in panel.lines
+            for one in np.asarray(line.get_xydata())
         ]
     assert all(x < inside.x1 - 3 and y < inside.y1 - 3 for x, y in marks)
