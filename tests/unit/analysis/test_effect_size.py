@@ -31,6 +31,11 @@ def test_the_detectable_difference_is_found_in_four_of_five() -> None:
     assert np.mean(t > 2.201) == pytest.approx(0.80, abs=0.03)  # t table: 11 degrees of freedom
 
 
+def test_the_spread_of_pairs_is_that_of_a_sample() -> None:
+    """Of 1 % less and 1 % more: by n - 1, as what lies behind it is estimated."""
+    assert pair_spread([-0.01, 0.01]) == pytest.approx(0.01 * math.sqrt(2))
+
+
 def test_one_pair_shows_nothing() -> None:
     assert pair_spread([0.1]) is None
     assert minimum_detectable(0.01, 1) is None

@@ -148,6 +148,16 @@ def test_sensitivities_give_what_one_per_cent_less_is_worth() -> None:
     assert worth["KV bytes"] == worth["FLOPs"] == 0
 
 
+def test_a_group_of_small_ops_is_as_long_as_it_has_ops() -> None:
+    """30 ops of 2 us are 60 of its 100 us: one per cent fewer saves one per cent of all of them."""
+    small = OpPlan(
+        group=OpGroup.ROPE, calls=30, traffic=ByteTraffic(activations=1e3), time_s=100e-6
+    )
+    ledger = _ledger(a_run_record((_plan(WEIGHTS, small),), noise=0.0))
+    worth = {one.of: one.seconds_per_percent for one in ledger.sensitivities}
+    assert worth["number of ops"] == pytest.approx(0.01 * (60e-6 + 100e-6))
+
+
 def test_work_in_cache_is_worth_no_bytes() -> None:
     """An append is as long as it is for its ops: fewer KV bytes would not shorten it."""
     append = OpPlan(

@@ -1,8 +1,15 @@
 import pytest
 
-from llmprof.analysis.limits import answers, is_firm, saturation_is_firm
+from llmprof.analysis.limits import (
+    answers,
+    class_of,
+    is_firm,
+    saturation_is_firm,
+    saturation_of,
+    what_limits,
+)
 from llmprof.schema.measurement import Estimate
-from llmprof.schema.verdict import Limit, LimitShare
+from llmprof.schema.verdict import Limit, LimitShare, Saturation
 
 
 def _share(limit: Limit, low: float, point: float, high: float, samples: int = 8) -> LimitShare:
@@ -32,3 +39,42 @@ def test_the_point_of_a_single_round_is_never_firm(samples: int, firm: bool) -> 
     )
     assert is_firm(shares) is firm
     assert saturation_is_firm(shares[0].share) is firm
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "answer"),
+    [
+        (0.60, 0.40, Limit.MEMORY),  # it dominates
+        (0.59, 0.30, Limit.MIXTURE),
+        (0.59, 0.29, Limit.MEMORY),  # the second is no rival
+    ],
+)
+def test_a_mixture_is_a_first_below_sixty_and_a_second_of_thirty_per_cent(
+    first: float, second: float, answer: Limit
+) -> None:
+    shares = (_share(Limit.MEMORY, first, first, first), _share(Limit.HOST, second, second, second))
+    assert what_limits(shares) is answer
+
+
+@pytest.mark.parametrize(
+    ("fraction", "word"),
+    [
+        (0.80, Saturation.SATURATED),
+        (0.799, Saturation.UNSATURATED),
+        (0.60, Saturation.UNSATURATED),
+        (0.599, Saturation.KERNEL_LIMITED),
+    ],
+)
+def test_classes_of_saturation_begin_at_sixty_and_eighty_per_cent(
+    fraction: float, word: Saturation
+) -> None:
+    assert class_of(fraction) is word
+
+
+def test_an_interval_over_all_three_classes_has_none() -> None:
+    def of(low: float, high: float) -> Saturation:
+        return saturation_of(_share(Limit.MEMORY, low, 0.7, high).share)
+
+    assert of(0.59, 0.80) is Saturation.UNKNOWN
+    assert of(0.60, 0.80) is of(0.59, 0.79) is Saturation.UNSATURATED
+    assert saturation_of(None) is Saturation.UNKNOWN
