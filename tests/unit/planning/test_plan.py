@@ -240,9 +240,43 @@ def test_two_devices_read_half_each_and_are_both_paid() -> None:
     assert two.cost_per_million_tokens == pytest.approx(one.cost_per_million_tokens, rel=1e-3)
 
 
+def test_two_devices_share_arithmetic_where_that_is_longer() -> None:
+    """Llama 3.1 8B, one token at 8192: two products per weight, four per number that it attends to."""
+    slow = RATES.model_copy(update={"read_bytes_per_s": 1e18, "flops_per_s": {"bf16": 1e12}})
+    asked = request(80, contexts=(8192,), batches=(1,), rates=slow)
+    matrices = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336) + 128_256 * 4096
+    flops = 2 * matrices + 4 * 32 * 4096 * 8192
+    for devices in (1, 2):
+        decode = plan(asked, config(parallel={"tensor": devices})).asked[0].decode
+        assert decode is not None
+        assert (decode.bound, decode.step_s) == ("compute", pytest.approx(flops / devices / 1e12))
+
+
+def test_a_latent_is_read_whole_by_each_of_eight_devices() -> None:
+    """DeepSeek V3: 61 layers of 512 + 64 numbers a token, however many share its heads."""
+    settings = config("deepseek-v3", parallel={"tensor": 8})
+    asked = request(800, contexts=(1000, 2000), batches=(1,), rates=RATES)
+    short, long = (one.decode for one in plan(asked, settings).asked)
+    assert short is not None
+    assert long is not None
+    assert long.read_bytes - short.read_bytes == pytest.approx(1000 * 61 * 576 * 2)
+
+
+def test_states_of_linear_layers_are_shared_out_like_heads() -> None:
+    """Qwen3 Next: 77,856,768 bytes of states a sequence, and 24,576 bytes a token."""
+    for devices in (1, 2):
+        settings = config("qwen3-next-80b-a3b", parallel={"tensor": devices})
+        (point,) = plan(request(400, contexts=(1000,)), settings).by_context
+        assert point.sequence_bytes == (77_856_768 + 1000 * 24_576) / devices
+
+
 def test_an_unknown_compute_rate_is_said_and_not_guessed() -> None:
-    asked = request(80, rates=RATES.model_copy(update={"flops_per_s": {}}))
-    assert "no-compute-roof" in {caveat.code for caveat in plan(asked).caveats}
+    unknown = RATES.model_copy(update={"flops_per_s": {}})
+    found = plan(request(80, contexts=(8192,), batches=(1,), rates=unknown))
+    assert "no-compute-roof" in {caveat.code for caveat in found.caveats}
+    decode = found.asked[0].decode
+    assert decode is not None
+    assert (decode.bound, decode.step_s) == ("memory", decode.read_bytes / 2e12)
     assert "no-compute-roof" not in {c.code for c in plan(request(80, rates=RATES)).caveats}
 
 
