@@ -249,7 +249,8 @@ def test_two_devices_share_arithmetic_where_that_is_longer() -> None:
     for devices in (1, 2):
         decode = plan(asked, config(parallel={"tensor": devices})).asked[0].decode
         assert decode is not None
-        assert (decode.bound, decode.step_s) == ("compute", pytest.approx(flops / devices / 1e12))
+        assert decode.bound is DecodeBound.COMPUTE
+        assert decode.step_s == pytest.approx(flops / devices / 1e12)
 
 
 def test_a_latent_is_read_whole_by_each_of_eight_devices() -> None:
@@ -276,7 +277,7 @@ def test_an_unknown_compute_rate_is_said_and_not_guessed() -> None:
     assert "no-compute-roof" in {caveat.code for caveat in found.caveats}
     decode = found.asked[0].decode
     assert decode is not None
-    assert (decode.bound, decode.step_s) == ("memory", decode.read_bytes / 2e12)
+    assert (decode.bound, decode.step_s) == (DecodeBound.MEMORY, decode.read_bytes / 2e12)
     assert "no-compute-roof" not in {c.code for c in plan(request(80, rates=RATES)).caveats}
 
 
