@@ -192,7 +192,10 @@ def _unknown_key_caveats(path: Path, tree: dict[str, Any], document: Record) -> 
 
 
 def _unknown_keys(tree: object, known: object, place: str) -> list[str]:
-    """Return the dotted names of keys that were dropped on reading; those in a list once."""
+    """Return the dotted names of keys that were dropped on reading; those in a list once.
+
+    A key that holds null says nothing that could be lost.
+    """
     if isinstance(tree, list) and isinstance(known, list):
         names = (
             name
@@ -202,8 +205,9 @@ def _unknown_keys(tree: object, known: object, place: str) -> list[str]:
         return list(dict.fromkeys(names))
     if not isinstance(tree, dict) or not isinstance(known, dict):
         return []
-    unknown = [f"{place}.{key}".removeprefix(".") for key in tree if key not in known]
-    for key, value in tree.items():
+    told = {key: value for key, value in tree.items() if value is not None}
+    unknown = [f"{place}.{key}".removeprefix(".") for key in told if key not in known]
+    for key, value in told.items():
         if key in known:
             unknown += _unknown_keys(value, known[key], f"{place}.{key}".removeprefix("."))
     return unknown

@@ -71,6 +71,12 @@ def test_keys_of_a_newer_version_are_ignored_and_named(run_file: Path) -> None:
         assert caveat.message.count(key) == 1
 
 
+def test_a_key_that_is_gone_and_held_nothing_is_not_missed(run_file: Path) -> None:
+    edit(run_file, lambda tree: tree["environment"]["cpu"].update(smell=None))
+    _, caveats = read_document(run_file, RunRecord)
+    assert caveats == ()
+
+
 def test_free_keys_are_not_unknown(run_file: Path) -> None:
     edit(run_file, lambda tree: tree["environment"]["versions"].update(mylib="1.0"))
     record, caveats = read_document(run_file, RunRecord)
