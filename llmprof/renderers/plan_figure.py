@@ -79,10 +79,10 @@ def _draw_speed(panel: "Axes", timed: list[PlanPoint]) -> None:
     )
     each = [one.output_tokens_per_s_per_sequence for one in decodes]
     panel.plot(contexts, each, color=_COLORS[-1], marker="D", linestyle="--", markersize=4)
-    panel.annotate(
-        "all sequences", (contexts[0], decodes[0].output_tokens_per_s), size=8, va="bottom"
-    )
-    panel.annotate("each", (contexts[0], each[0]), size=8, va="bottom")
+    for name, rate in (("all sequences", decodes[0].output_tokens_per_s), ("each", each[0])):
+        panel.annotate(
+            name, (contexts[0], rate), (5, 0), textcoords="offset points", size=8, va="center"
+        )
     _label(panel, "output tok/s, predicted at the roof")
     panel.set_title("Decode with every seat taken", size=9, loc="left")
 
