@@ -38,22 +38,22 @@ def test_text_to_ids_and_back(known: Known, tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(known.greedy_ids) == known.greedy_text
 
 
-@prompts
 @pytest.mark.parametrize(
-    ("kind", "layout", "num_tokens"),
+    ("prompt", "kind", "layout", "num_tokens"),
     [
-        (AttentionKind.FLASH, KvLayout.CONTIGUOUS, 48),
-        (AttentionKind.STANDARD, KvLayout.CONTIGUOUS, 12),
-        (AttentionKind.FLASH, KvLayout.PAGED, 20),
-        (AttentionKind.STANDARD, KvLayout.PAGED, 12),
-        (AttentionKind.FLASH, KvLayout.NONE, 6),
-        (AttentionKind.STANDARD, KvLayout.NONE, 6),
+        (0, AttentionKind.FLASH, KvLayout.CONTIGUOUS, 48),
+        (1, AttentionKind.STANDARD, KvLayout.CONTIGUOUS, 12),
+        (2, AttentionKind.FLASH, KvLayout.PAGED, 20),
+        (0, AttentionKind.STANDARD, KvLayout.PAGED, 12),
+        (1, AttentionKind.FLASH, KvLayout.NONE, 6),
+        (2, AttentionKind.STANDARD, KvLayout.NONE, 6),
     ],
 )
 def test_greedy_ids(
-    known: Known, kind: AttentionKind, layout: KvLayout, num_tokens: int, fp32_engine: Engine
+    prompt: int, kind: AttentionKind, layout: KvLayout, num_tokens: int, fp32_engine: Engine
 ) -> None:
-    """In full where a step is cheap; the next test has every step of every switch."""
+    """In full where a step is cheap; the next test has every step of every switch and prompt."""
+    known = KNOWN[prompt]
     engine = switched(fp32_engine, kind, layout)
     generated = engine.generate(known.prompt_ids, GreedySampler(), max_tokens=num_tokens)
     assert list(generated.ids) == known.greedy_ids[:num_tokens]
@@ -88,9 +88,15 @@ def test_packed_weights_become_bf16(fp32_engine: Engine) -> None:
     assert list(generated.ids) == KNOWN[0].greedy_ids[:2]
 
 
-@attention_kinds
-@pytest.mark.parametrize("layout", [KvLayout.CONTIGUOUS, KvLayout.PAGED])
-@pytest.mark.parametrize("policy", BatchingPolicy)
+@pytest.mark.parametrize(
+    ("kind", "layout", "policy"),
+    [
+        (AttentionKind.FLASH, KvLayout.CONTIGUOUS, BatchingPolicy.STATIC),
+        (AttentionKind.FLASH, KvLayout.PAGED, BatchingPolicy.CONTINUOUS),
+        (AttentionKind.STANDARD, KvLayout.CONTIGUOUS, BatchingPolicy.CONTINUOUS),
+        (AttentionKind.STANDARD, KvLayout.PAGED, BatchingPolicy.STATIC),
+    ],
+)
 def test_requests_in_shared_steps(
     kind: AttentionKind,
     layout: KvLayout,
@@ -98,11 +104,18 @@ def test_requests_in_shared_steps(
     fp32_engine: Engine,
     tmp_path: Path,
 ) -> None:
-    """`python -m tests.benchmarks.same_tokens` has all combinations and every token."""
+    """Every two settings together; `python -m tests.benchmarks.same_tokens` has all and every token."""
     served = serve_known(switched(fp32_engine, kind, layout), policy, tmp_path, num_tokens=24)
     assert served.outputs == [known.greedy_ids[:24] for known in KNOWN]
     if layout is KvLayout.PAGED and policy is BatchingPolicy.CONTINUOUS:
         assert served.preemptions > 0
+
+
+@pytest.mark.parametrize("layout", [KvLayout.CONTIGUOUS, KvLayout.PAGED])
+def test_replayed_steps(layout: KvLayout, fp32_engine: Engine) -> None:
+    engine = switched(fp32_engine, AttentionKind.FLASH, layout, ExecutionMode.COMPILED)
+    generated = engine.generate(KNOWN[0].prompt_ids, GreedySampler(), max_tokens=24)
+    assert list(generated.ids) == KNOWN[0].greedy_ids[:24]
 
 
 def test_replayed_steps_serve_requests(fp32_engine: Engine, tmp_path: Path) -> None:

@@ -1,38 +1,16 @@
-"""Recorded steps: the demo model against another implementation, and a run from end to end."""
+"""Recorded steps: a run from end to end."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from llmprof.analysis.report import build_report
-from llmprof.engine.sampling import GreedySampler
 from llmprof.profiler import profile
 from llmprof.schema.cost import Phase
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
 from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, load_engine, settings, write_decoder
-
-KNOWN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "data" / "smollm2_greedy.json").read_text()
-)["prompts"][0]
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("layout", ["contiguous", "paged"])
-def test_greedy_ids_of_the_demo_model(layout: str) -> None:
-    engine = load_engine(
-        settings(
-            "smollm2-135m-instruct",
-            weights={"dtype": "fp32"},
-            kv_cache={"layout": layout},
-            execution={"mode": "compiled"},
-        )
-    )
-    generated = engine.generate(KNOWN["prompt_ids"], GreedySampler(), max_tokens=24)
-    assert list(generated.ids) == KNOWN["greedy_ids"][:24]
+from tests.tiny_decoders import LLAMA, write_decoder
 
 
 @pytest.fixture

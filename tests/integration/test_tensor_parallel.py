@@ -267,8 +267,21 @@ def test_a_rank_that_ends_ends_all_with_one_line(run_folder: Path, fate: str, re
     assert done.returncode != 0
 
 
-def test_torchrun_must_start_as_many_as_the_settings_ask_for(run_folder: Path) -> None:
-    done = torchrun("tests.rank_process", "run", "run", "tiny", *RUN, cwd=run_folder)
-    (line,) = own_lines(done.stderr)
-    assert "torchrun started 2 processes, but parallel.tensor is 1" in line
-    assert "exitcode  : 2 " in done.stderr
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_torchrun_must_start_as_many_as_the_settings_ask_for(run_folder: Path, rank: int) -> None:
+    """Each of its processes by itself, with what torchrun tells it: none waits for another."""
+    told = {"RANK": rank, "WORLD_SIZE": RANKS, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": RANKS}
+    environment = os.environ | {key: str(value) for key, value in told.items()}
+    done = subprocess.run(
+        [sys.executable, "-m", "llmprof", "run", "tiny", *RUN],
+        cwd=run_folder,
+        env=environment | {"TORCHELASTIC_RUN_ID": "one", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = own_lines(done.stderr)
+    assert len(lines) == (1 if rank == 0 else 0)
+    assert all("torchrun started 2 processes, but parallel.tensor is 1" in line for line in lines)

@@ -65,14 +65,19 @@ def expected(cache: Cache, query: torch.Tensor, sequence: int, case: Case) -> to
     return torch.stack(out, 1).flatten(1)
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 5, 40])
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "stored", "multiprocessors"),
+    [
+        (case, stored, (1, 5, 40)[(row + column) % 3])
+        for row, case in enumerate(CASES)
+        for column, stored in enumerate(STORED)
+    ],
+)
 def test_one_token_of_each_sequence(
     case: Case, stored: str, multiprocessors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole and split, a few or more than are joined at once; a context of one token, of a block, of
-    one more, and a long one.
+    one more, and a long one. Every two of case, storage and number of multiprocessors come together.
     """
     monkeypatch.setattr(attention_decode, "multiprocessors", lambda device: multiprocessors)
     block = min(case[3], 48)
