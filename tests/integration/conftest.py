@@ -3,6 +3,7 @@
 import pytest
 
 from llmprof.ceilings import live, read_probe
+from llmprof.experiments import product_benchmark
 
 _SHORT_S = {
     "_LEAST_WARM_UP_S": 0.0,
@@ -19,3 +20,4 @@ def short_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in _SHORT_S.items():
         monkeypatch.setattr(live, name, seconds)
     monkeypatch.setattr(read_probe, "_LEAST_CALL_BYTES", 1 << 20)
+    monkeypatch.setattr(product_benchmark, "_PASS_S", 0.0005)
