@@ -2,8 +2,8 @@
 
 import pytest
 
-from llmprof.ceilings import live, read_probe
-from llmprof.experiments import product_benchmark
+from llmprof.ceilings import live, read_probe, skinny
+from llmprof.experiments import product_benchmark, timed_pairs
 
 _SHORT_S = {
     "_LEAST_WARM_UP_S": 0.0,
@@ -16,8 +16,14 @@ _SHORT_S = {
 
 @pytest.fixture(autouse=True)
 def short_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some 20 ms a reading instead of 200: `tests/unit/ceilings` has what a reading does and how long."""
+    """Some 20 ms a reading instead of 200: `tests/unit/ceilings` has what a reading does and how long.
+
+    Kernels that are timed by themselves are so once: `tests/unit/experiments` has how they are repeated.
+    """
     for name, seconds in _SHORT_S.items():
         monkeypatch.setattr(live, name, seconds)
     monkeypatch.setattr(read_probe, "_LEAST_CALL_BYTES", 1 << 20)
+    monkeypatch.setattr(skinny, "_CALL_S", 0.0005)
+    monkeypatch.setattr(skinny, "_LEAST_CALL_BYTES", 1 << 18)
     monkeypatch.setattr(product_benchmark, "_PASS_S", 0.0005)
+    monkeypatch.setattr(timed_pairs, "_MOST_BATCHES", 1)

@@ -19,7 +19,7 @@ from llmprof.store.runs import find_run
 from tests.records import a_run_record
 from tests.tiny_decoders import LLAMA, write_decoder
 
-FEW = ("--threads", "1", "--rounds", "6", "-q", "--set", "measure.warmup=1")
+FEW = ("--threads", "1", "-q", "--set", "measure.warmup=1")
 SIZES = ("--set", "workload.prompt_tokens=8", "--set", "workload.output_tokens=4")
 FP32 = ("--set", "weights.dtype=fp32")
 
@@ -49,7 +49,8 @@ def test_both_arms_are_measured_and_the_prediction_was_there_first(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arms = ("--base", "attention.kind=flash", "--cand", "attention.kind=standard")
-    words = ("compare", tiny, *FEW, *SIZES, *FP32, *arms, "--json", "-o", "c.html", "-o", "c.md")
+    words = ("compare", tiny, "--rounds", "6", *FEW, *SIZES, *FP32, *arms, "--json")
+    words += ("-o", "c.html", "-o", "c.md")
     found = _json(capsys, *words)
 
     assert found["schema"] == "llmprof.comparison/1"
@@ -77,7 +78,7 @@ def test_both_arms_are_measured_and_the_prediction_was_there_first(
 def test_other_tokens_are_told_by_the_first_one_and_other_work_is_stamped(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("compare", tiny, *FEW, *SIZES, *FP32)
+    words = ("compare", tiny, "--rounds", "2", *FEW, *SIZES, *FP32)
     assert execute([*words, "--base", "workload.batch=1", "--cand", "workload.batch=2"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "NOT LIKE FOR LIKE: workload.batch is 1 and 2" in text
@@ -136,17 +137,16 @@ def test_where_memory_holds_one_each_turn_has_its_own_process(
     monkeypatch.setattr("llmprof.experiments.paired._in_one_process", full)
     monkeypatch.setattr("llmprof.experiments.turns.ArmProcess", ArmHere)
     monkeypatch.setattr(ArmHere, "plans", [])
-    found = _json(
-        capsys, "compare", tiny, *FEW, *SIZES, *FP32, "--cand", "attention.kind=standard", "--json"
-    )
+    words = ("compare", tiny, "--rounds", "4", *FEW, *SIZES, *FP32)
+    found = _json(capsys, *words, "--cand", "attention.kind=standard", "--json")
     labels = [plan.label[0] for plan in ArmHere.plans]
-    assert "".join(labels) == "bccb" * 3  # A B B A
+    assert "".join(labels) == "bccb" * 2  # A B B A
     assert found["live"]["arrangement"] == "own_processes"
-    assert found["live"]["num_pairs"] == 6
+    assert found["live"]["num_pairs"] == 4
     assert found["live"]["outputs"]["same"] is True
     assert "memory.peak_bytes" in {one["metric"]["name"] for one in found["metrics"]}
     record = find_run(found["candidate"]["run_ids"][0])
-    assert (record.settings.measure.rounds, len(record.rounds)) == (6, 6)
+    assert (record.settings.measure.rounds, len(record.rounds)) == (4, 4)
     assert Comparison.model_validate_json(json.dumps(found)).live is not None
 
 
