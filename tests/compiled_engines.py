@@ -42,12 +42,12 @@ def running(
     return dataclasses.replace(engine, runner=runner)
 
 
-def logits_of(engine: Engine, rows: int = 2) -> torch.Tensor:
+def logits_of(engine: Engine, rows: int = 2, tokens: int = TOKENS) -> torch.Tensor:
     """Of a prefill and some decode steps, each fed with the most probable token."""
     prompts = torch.randint(48, (rows, 9), generator=torch.Generator().manual_seed(5))
-    batch = engine.open_batch(prompts, output_tokens=TOKENS)
+    batch = engine.open_batch(prompts, output_tokens=tokens)
     steps = []
-    for _ in range(TOKENS):
+    for _ in range(tokens):
         with torch.inference_mode():
             step = engine.forward(batch.next_step(), batch.cache, batch.rotary, NullProbe())
             steps.append(step.clone())

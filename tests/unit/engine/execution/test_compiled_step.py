@@ -32,46 +32,43 @@ from tests.tiny_decoders import DECODERS, LLAMA, PROMPT, load_engine, settings, 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 FAMILIES = (
-    "tied_multi_head",
     "all_biases",
-    "qwen2",
     "qwen3",
-    "mistral_window",
-    "phi3",
     "phi3_window",
     "phi3_partial",
     "gemma2",
     "gemma3",
-    "glm",
     "glm4",
 )
-"""Each has another step; how rotations are scaled changes the tables that a step is given, and no step."""
+"""Every part that a step can have. How rotations are scaled changes the tables that it is given, and no step."""
 
 
 @pytest.mark.usefixtures("torch_only")
-@pytest.mark.parametrize("layout", ["contiguous", "paged"])
-@pytest.mark.parametrize("attention", [FlashAttention, StandardAttention])
+@pytest.mark.parametrize(
+    ("attention", "layout"), [(FlashAttention, "paged"), (StandardAttention, "contiguous")]
+)
 def test_torch_paths_give_the_logits_of_eager_steps(
     attention: type[FlashAttention | StandardAttention], layout: str, tmp_path: Path
 ) -> None:
-    """Contexts of 10 to 18 tokens: three buckets of four, each compiled once and not again."""
+    """Contexts of 10 to 14 tokens: two buckets of four, each compiled once and not again.
+
+    `test_graph_step.py` has each attention with each layout, in the same steps.
+    """
     path = write_decoder(tmp_path, LLAMA)
     engine = load_engine(settings(path, kv_cache={"layout": layout, "block_tokens": 8}))
-    expected = logits_of(running(engine, EagerRunner(), attention()))
+    expected = logits_of(running(engine, EagerRunner(), attention()), tokens=6)
     replay = compiling(by_bucket=True)
-    found = logits_of(running(engine, replay, attention()))
+    found = logits_of(running(engine, replay, attention()), tokens=6)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert replay.compilations is not None
-    assert replay.compilations.count == len(recorded(replay)) == 3
+    assert replay.compilations.count == len(recorded(replay)) == 2
 
 
 CHANGES = [
     {},
-    {"kv_cache": {"layout": "paged", "block_tokens": 8}},
-    {"kv_cache": {"dtype": "int8"}},
-    {"kv_cache": {"dtype": "fp8"}},
+    {"kv_cache": {"layout": "paged", "block_tokens": 8, "dtype": "int8"}},
+    {"kv_cache": {"dtype": "fp8"}, "weights": {"quantization": "int8"}},
     {"weights": {"dtype": "bf16"}},
-    {"weights": {"quantization": "int8"}},
     {"weights": {"quantization": "int4"}},
     {"weights": {"quantization": "fp8"}},
 ]
