@@ -49,9 +49,8 @@ def test_both_arms_are_measured_and_the_prediction_was_there_first(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arms = ("--base", "attention.kind=flash", "--cand", "attention.kind=standard")
-    words = ("compare", tiny, "--rounds", "6", *FEW, *SIZES, *FP32, *arms, "--json")
-    words += ("-o", "c.html", "-o", "c.md")
-    found = _json(capsys, *words)
+    words = ("compare", tiny, "--rounds", "6", *FEW, *SIZES, *FP32, *arms)
+    found = _json(capsys, *words, "--json", "-o", "c.html", "-o", "c.md")
 
     assert found["schema"] == "llmprof.comparison/1"
     assert found["settings"] == [
