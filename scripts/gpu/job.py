@@ -39,7 +39,14 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def open_folder(folder: Path) -> None:
-    """For a new check: what an earlier one found there would be taken for its own. Its runs stay."""
+    """For a new check: what an earlier one found there would be taken for its own.
+
+    Its runs are moved to `earlier`, of which nothing goes into an archive.
+    """
+    earlier = folder / "earlier"
+    earlier.mkdir(parents=True, exist_ok=True)
+    for run in folder.glob("runs/*"):
+        run.replace(earlier / run.name)
     for name in ("found", "predictions", "logs"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("summary.md", "summary.json", "report.html", "ncu*.*"):

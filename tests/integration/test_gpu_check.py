@@ -29,7 +29,7 @@ def test_a_dry_run_gives_the_archive_that_a_gpu_would(tmp_path: Path) -> None:
     model.mkdir()
     (model / "config.json").write_text(json.dumps(TINY))
     command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "--device", "cpu"]
-    command += ["--model", str(model), "--budget", "3600"]
+    command += ["--model", str(model), "--budget", "3600", "--out", str(tmp_path / "work")]
     environment = {**os.environ, "OUT": str(out)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

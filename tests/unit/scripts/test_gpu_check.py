@@ -101,7 +101,9 @@ def test_an_earlier_check_is_not_taken_for_this_one(
     (tmp_path / "runs" / "an-old-one.json").touch()
     run(monkeypatch, "--out", str(tmp_path))
     assert set(read_found(tmp_path)) == {"one", "two"}
-    assert (tmp_path / "runs" / "an-old-one.json").exists()
+    assert (tmp_path / "earlier" / "an-old-one.json").exists()
+    with tarfile.open(tmp_path / "gpu-check.tar.gz") as tar:
+        assert not any("an-old-one" in name for name in tar.getnames())
 
 
 def test_packages_that_the_machine_finds_are_found_by_the_parts_too(
