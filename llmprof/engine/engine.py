@@ -38,6 +38,7 @@ from llmprof.engine.routing import RoutedExperts, make_choice
 from llmprof.engine.sampling import Sampler
 from llmprof.engine.static_batch import StaticBatch
 from llmprof.engine.step_batch import StepBatch
+from llmprof.engine.vector_math_start import begin_vector_math
 from llmprof.schema.cost import KvAccess, OpGroup
 from llmprof.schema.model import ModelConfig, WeightManifest
 from llmprof.schema.settings import KvCacheSettings, KvLayout, RunConfig
@@ -111,6 +112,7 @@ class Engine:
         )
         runner = _runner(config, device, progress)
         torch.set_num_threads(threads)
+        begin_vector_math()
         kernels = cache_kernels(
             config,
             source.config,

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 
 from llmprof.architectures.gguf_rope import llama3_factors
@@ -64,7 +65,7 @@ class RotaryTable:
     ) -> "RotaryTable":
         positions = torch.arange(max_tokens, dtype=torch.float32)
         angles = torch.outer(positions, turns)
-        cos, sin = angles.cos() * scale, angles.sin() * scale
+        cos, sin = (part * scale for part in _cos_and_sin(angles))
         tables = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
         return cls(torch.stack(tables).unsqueeze(2).to(device, dtype))
 
@@ -72,6 +73,17 @@ class RotaryTable:
         """Copies of the rows of these positions [rows], each [rows, 1, rotary_dim]."""
         turn = self.tables.index_select(1, positions).unbind(0)
         return turn if self.window is None else (*turn, *self.window.at(positions))
+
+
+def _cos_and_sin(angles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """In fp64 by NumPy, rounded once: the same in every process.
+
+    torch's own go through MKL, whose first call in a process may be off by 1e-4 in the half of the
+    second thread (see `vector_math_start`): then all that the process writes is another text.
+    """
+    exact = angles.numpy().astype(np.float64)
+    cos, sin = (part.astype(np.float32) for part in (np.cos(exact), np.sin(exact)))
+    return torch.from_numpy(cos), torch.from_numpy(sin)
 
 
 def rotate_(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:

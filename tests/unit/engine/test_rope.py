@@ -77,3 +77,14 @@ def test_llama3_without_its_context_is_refused() -> None:
     incomplete = model().model_copy(update={"rope_scaling": scaling})
     with pytest.raises(CapabilityError, match="original_max_position_embeddings"):
         frequencies(incomplete)
+
+
+def test_tables_are_the_same_in_every_process() -> None:
+    """Rounded once from double precision: no choice of a library's is left in them."""
+    table = RotaryTable.of(model(), 300, torch.float32, "cpu").tables.squeeze(2)
+    turns = frequencies(model())
+    angles = torch.outer(torch.arange(300, dtype=torch.float32), turns).flatten().tolist()
+    half = len(turns)
+    for nth, function in ((0, math.cos), (1, math.sin)):
+        exact = torch.tensor([function(angle) for angle in angles], dtype=torch.float64).float()
+        assert torch.equal(table[nth][:, half:].flatten(), exact)
