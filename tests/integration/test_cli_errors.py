@@ -14,11 +14,7 @@ from tests.records import a_run_record
 HEAVY = ("torch", "pandas", "matplotlib", "scipy", "numba", "gguf", "jinja2", "pynvml")
 
 
-@pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("LLMPROF_DIR", "LLMPROF_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("in_a_fresh_folder")
 
 
 def llmprof(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:

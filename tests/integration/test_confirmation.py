@@ -1,35 +1,21 @@
 """`llmprof run --confirm-verdict` on a small model: what was changed, and what is kept of it."""
 
-from pathlib import Path
-
 import pytest
 
 from llmprof.cli.app import execute
 from llmprof.experiments.confirmation import confirm_verdicts
 from llmprof.experiments.interventions import INTERVENTIONS
 from llmprof.profiler import profile
-from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import Phase
 from llmprof.schema.intervention import InterventionKind
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
 from llmprof.store.runs import find_run
-from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, write_decoder
 
 
 @pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
-    ceilings: Ceilings = a_run_record().ceilings
-    monkeypatch.setattr("llmprof.profiler.cached_ceilings", lambda *_, **__: ceilings)
+def few_pairs(known_ceilings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmprof.experiments.confirmation.PAIRS", 2)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
 
 
 def settings(model: str, **groups: dict[str, object]) -> RunConfig:

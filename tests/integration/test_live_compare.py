@@ -13,28 +13,15 @@ from llmprof.experiments.arm_messages import WholeRun
 from llmprof.experiments.arm_process import ArmPlan
 from llmprof.experiments.arm_worker import serve
 from llmprof.experiments.whole_run import whole_run
-from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.comparison import Comparison
 from llmprof.store.runs import find_run
-from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, write_decoder
 
 FEW = ("--threads", "1", "-q", "--set", "measure.warmup=1")
 SIZES = ("--set", "workload.prompt_tokens=8", "--set", "workload.output_tokens=4")
 FP32 = ("--set", "weights.dtype=fp32")
 
 
-@pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
-    ceilings: Ceilings = a_run_record().ceilings
-    monkeypatch.setattr("llmprof.profiler.cached_ceilings", lambda *_, **__: ceilings)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
+pytestmark = pytest.mark.usefixtures("known_ceilings")
 
 
 def _json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

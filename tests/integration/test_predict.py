@@ -18,28 +18,14 @@ from llmprof.costs.weight_layout import laid_out
 from llmprof.engine.linear import Linear
 from llmprof.experiments.kernel_benchmarks import benchmark_kernels
 from llmprof.experiments.product_benchmark import benchmark_products
-from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import PROJECTIONS, OpGroup, Phase
 from llmprof.schema.settings import RunConfig
 from llmprof.store.documents import write_document
 from llmprof.store.runs import save_run
 from llmprof.store.settings_file import changed_settings
 from tests.predicted_runs import a_base_run, device_ceilings
-from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, write_decoder
 
-
-@pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
-    ceilings: Ceilings = a_run_record().ceilings
-    monkeypatch.setattr("llmprof.profiler.cached_ceilings", lambda *_, **__: ceilings)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
+pytestmark = pytest.mark.usefixtures("known_ceilings")
 
 
 def _json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

@@ -21,14 +21,12 @@ from llmprof.instruments.injection import HostSleep
 from llmprof.instruments.own_cost import measure_own_cost
 from llmprof.instruments.snapshot import snapshot
 from llmprof.profiler import measure, profile
-from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import OpGroup, Phase
 from llmprof.schema.ledger import Ledger, Part
 from llmprof.schema.run import OwnCost, RunRecord
 from llmprof.schema.settings import RunConfig
 from llmprof.store.runs import find_run
-from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, write_decoder
+from tests.tiny_decoders import LLAMA
 
 FEW = ("--prompt-tokens", "8", "--output-tokens", "4")
 SMALL = {
@@ -39,18 +37,7 @@ SMALL = {
 }
 
 
-@pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Own folder and known cached ceilings: measuring them has its own tests."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
-    ceilings: Ceilings = a_run_record().ceilings
-    monkeypatch.setattr("llmprof.profiler.cached_ceilings", lambda *_, **__: ceilings)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
+pytestmark = pytest.mark.usefixtures("known_ceilings")
 
 
 def small_run(model: str, **groups: dict[str, object]) -> RunRecord:

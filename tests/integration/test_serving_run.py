@@ -1,18 +1,13 @@
 """A trace of requests from the settings to the judged report and the terminal."""
 
-from pathlib import Path
-
 import pytest
 
 from llmprof.analysis.report import build_report
 from llmprof.cli.app import execute
 from llmprof.profiler import profile
-from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.cost import Phase
 from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import RunConfig
-from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, write_decoder
 
 BLOCK_BYTES = 2 * 2 * 2 * 8 * 4 * 8
 """K and V, layers, KV heads, head_dim, fp32, tokens in a block of the tiny model."""
@@ -33,17 +28,7 @@ SERVED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
-    ceilings: Ceilings = a_run_record().ceilings
-    monkeypatch.setattr("llmprof.profiler.cached_ceilings", lambda *_, **__: ceilings)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
+pytestmark = pytest.mark.usefixtures("known_ceilings")
 
 
 def served(model: str, **groups: dict[str, object]) -> RunRecord:

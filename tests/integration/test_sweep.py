@@ -13,14 +13,11 @@ import pytest
 from llmprof.architectures.source import ModelSource
 from llmprof.cli.app import execute
 from llmprof.engine.engine import Engine
-from llmprof.schema.ceilings import Ceilings
 from llmprof.schema.settings import RunConfig
 from llmprof.schema.sweep import CellMetrics, CellStatus, Sweep
 from llmprof.store.documents import read_document
 from llmprof.store.runs import find_run, run_files
 from llmprof.store.sweeps import sweep_lock
-from tests.records import a_run_record
-from tests.tiny_decoders import LLAMA, write_decoder
 
 PROGRAM = (
     "import llmprof.profiler as p, llmprof.experiments.sweep_plan as s;"
@@ -34,18 +31,7 @@ SHORT = ("--set", "workload.prompt_tokens=8")
 CELLS = ("--grid", "workload.batch=1,2,4", "--grid", "workload.prompt_tokens=8,16", "--rounds", "2")
 
 
-@pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
-    ceilings: Ceilings = a_run_record().ceilings
-    for place in ("profiler", "experiments.sweep_plan"):
-        monkeypatch.setattr(f"llmprof.{place}.cached_ceilings", lambda *_, **__: ceilings)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
+pytestmark = pytest.mark.usefixtures("known_ceilings")
 
 
 def started(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:

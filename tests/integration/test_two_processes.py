@@ -24,23 +24,15 @@ from llmprof.schema.run import RunRecord
 from llmprof.schema.settings import AttentionKind, RunConfig
 from llmprof.store.runs import find_run
 from tests.sweeps import measured_ceilings
-from tests.tiny_decoders import LLAMA, write_decoder
 
 
 @pytest.fixture(autouse=True)
-def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def kept_ceilings(in_a_fresh_folder: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ceilings in the user's cache, where this process and its workers find them."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LLMPROF_DIR", raising=False)
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.setenv("LLMPROF_CACHE_DIR", str(tmp_path / "cache"))
     known = {"environment": snapshot("cpu", 1), "measured_at": datetime.now(UTC)}
     keep_ceilings(measured_ceilings().model_copy(update=known))
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(write_decoder(tmp_path / "tiny", LLAMA))
 
 
 def _pids(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
