@@ -98,9 +98,9 @@ def describe_engine(
 
 
 def _weights_checksum(engine: Engine) -> str | None:
-    """None after an error that has left the device without an answer."""
+    """None after an error that has left the device without an answer, and of no weights at all."""
     try:
-        return weights_checksum(engine.allocated)
+        return weights_checksum(engine.allocated) if engine.allocated else None
     except RuntimeError:
         return None
 

@@ -196,7 +196,7 @@ class Round(Record):
     """In the order of the trace; empty for work of a fixed shape."""
     events: tuple[ServingEvent, ...] = ()
     compiled_steps: NonNegativeInt = 0
-    """Decode steps that torch.compile compiled meanwhile: steps of this round hold that time."""
+    """By torch.compile meanwhile: steps of this round hold that time."""
 
 
 class EnergyWindow(Record):
@@ -282,9 +282,8 @@ class EngineDescription(Record):
     fp8_arithmetic: bool = False
     """Products of more rows with fp8 weights are done in fp8 arithmetic, their rows rounded to it."""
     fused_rows: NonNegativeInt = 0
-    """Products of at most so many rows are one kernel with the norm before, and the gate or the addition
-    after them, and rotation and append are one: those belong to the product's group, and to
-    `kv_append`. 0 where every op is a kernel of its own, as in files of older versions."""
+    """Products of at most so many rows are one kernel with the norm before and the gate or addition after
+    them, which belong to their group; rotation is in `kv_append`. 0: each op is a kernel of its own."""
     experts_read: tuple[ExpertsRead, ...] = ()
     """Of a mixture of experts, as its tokens were really routed."""
     row_buckets: tuple[PositiveInt, ...] = ()

@@ -11,6 +11,16 @@ from llmprof.costs.step import step_cost
 from llmprof.schema.ceilings import CollectiveCeiling
 from llmprof.schema.cost import Phase, SequenceShape, StepShape
 
+GLOO = CollectiveCeiling(
+    op="all_reduce",
+    backend="gloo",
+    world_size=2,
+    alpha_s=10e-6,
+    bytes_per_s=1e9,
+    spread=0,
+    sizes_bytes=(1024,),
+)
+
 
 def test_a_decode_step_on_two_devices() -> None:
     """Llama 3.1 8B, 16 sequences: after the embedding and after each half of 32 layers all hidden
@@ -26,31 +36,13 @@ def test_a_decode_step_on_two_devices() -> None:
     assert ops[ALL_GATHER].exchanged_bytes == 16 * 128_256 // 2 * 2
     # each of them chooses among all the logits
     assert ops["sampling"].traffic.activations == 16 * 128_256 * 2
-    ceiling = CollectiveCeiling(
-        op="all_reduce",
-        backend="gloo",
-        world_size=2,
-        alpha_s=10e-6,
-        bytes_per_s=1e9,
-        spread=0,
-        sizes_bytes=(1024,),
-    )
     exchanged_s = 65 * 10e-6 + 65 * 16 * 4096 * 2 / 1e9
-    assert collective_s(ops[ALL_REDUCE], ceiling) == pytest.approx(exchanged_s)
+    assert collective_s(ops[ALL_REDUCE], GLOO) == pytest.approx(exchanged_s)
 
 
 def test_links_twice_as_fast_halve_an_exchange_whole() -> None:
     """The start of it too: the factor that makes ceilings agree with a median step is on every link."""
-    one = CollectiveCeiling(
-        op="all_reduce",
-        backend="gloo",
-        world_size=2,
-        alpha_s=10e-6,
-        bytes_per_s=1e9,
-        spread=0,
-        sizes_bytes=(1024,),
-    )
-    rates = Rates(1e10, 1e12, "bf16", {"fp32": 1e11}, collectives={ALL_REDUCE: one}).scaled(2)
+    rates = Rates(1e10, 1e12, "bf16", {"fp32": 1e11}, collectives={ALL_REDUCE: GLOO}).scaled(2)
     op = all_reduce(4, 1000, CostOptions())
     assert collective_s(op, rates.collectives[ALL_REDUCE]) == pytest.approx(
         (4 * 10e-6 + 4 * 2000 / 1e9) / 2

@@ -8,16 +8,11 @@ from llmprof.analysis.op_roof import OpRoof
 from llmprof.analysis.rates import Rates
 from llmprof.analysis.step_split import GroupSplit, StepSplit, StepWork, split_step
 from llmprof.schema.cost import (
-    ByteTraffic,
-    OpCost,
     OpGroup,
-    Phase,
-    SequenceShape,
-    StepCost,
-    StepShape,
 )
 from llmprof.schema.ledger import Part
 from llmprof.schema.verdict import Limit
+from tests.one_op import step_of_one_op
 
 
 def reading(seconds: float) -> OpRoof:
@@ -52,22 +47,7 @@ def test_a_small_group_keeps_no_link_busy() -> None:
 
 def test_a_step_that_was_slower_outside_than_the_clean_one_is_scaled_alike() -> None:
     """12 s outside and 4 s inside, of a clean step of 8 s: half of each."""
-    shape = StepShape(
-        phase=Phase.DECODE,
-        sequences=(SequenceShape(new_tokens=1, cached_tokens=1),),
-        logit_rows=1,
-    )
-    op = OpCost(
-        name="lm_head",
-        group=OpGroup.LM_HEAD,
-        calls=1,
-        compute_dtype="bf16",
-        flops=0.0,
-        flops_dense=0.0,
-        flops_causal=0.0,
-        traffic=ByteTraffic(weights=1e9),
-    )
-    work = StepWork(StepCost(shape=shape, ops=(op,)), GroupFixedCost(0.0, 0.0, None), None)
+    work = StepWork(step_of_one_op(1e9), GroupFixedCost(0.0, 0.0, None), None)
     grouped = GroupedStep(0.0, 16.0, {OpGroup.LM_HEAD: 4.0}, outside_s=12.0)
     split = split_step(8.0, None, grouped, work, Rates(1e9, 1e12, "bf16", {}))
     assert (split.host_s, split.groups[OpGroup.LM_HEAD].time_s) == (6.0, 2.0)

@@ -152,8 +152,17 @@ def test_packages_of_our_names_that_are_installed_do_not_win(tmp_path: Path) -> 
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
-    command = [sys.executable, "-c", "import scripts.gpu.job, tests.fakes"]
-    subprocess.run(command, env=environment, cwd=tmp_path.parent, check=True)
+    code = "import scripts.gpu.job, tests.fakes; print(scripts.__file__); print(tests.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = [str(ROOT / name / "__init__.py") for name in ("scripts", "tests")]
+    assert found.stdout.splitlines() == ours, found.stderr
 
 
 def test_a_plugin_that_the_machine_has_for_another_pytest_is_left_alone(tmp_path: Path) -> None:
