@@ -112,6 +112,17 @@ def shared_starts(
     return replace(forecast, span=span, basis=f"{forecast.basis}; {why}")
 
 
+def above_roof(started: Forecast, before: Forecast, roof_s: float) -> Forecast:
+    """Without its starts a kernel still moves its bytes: what they took must not be its roof's time."""
+    one, kept = started.span, before.span
+    span = Span(
+        max(one.point, min(kept.point, roof_s)),
+        max(one.low, min(kept.low, roof_s)),
+        max(one.high, min(kept.high, roof_s)),
+    )
+    return replace(started, span=span)
+
+
 def start_of_an_op(
     small: SmallOps,
     counted: Mapping[Phase, Mapping[OpGroup, int]],

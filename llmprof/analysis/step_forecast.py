@@ -10,6 +10,7 @@ from typing import Final
 from llmprof.analysis.fixed_cost import GroupFixedCost, in_graph
 from llmprof.analysis.group_forecast import Forecast, GroupChange, Setting, forecast_group
 from llmprof.analysis.host_forecast import (
+    above_roof,
     enqueue_time,
     forecast_host,
     guessed_starts,
@@ -114,7 +115,9 @@ def forecast_step(basis: Basis, target: Target, phase: Phase) -> StepForecast:
         for group in one.splits.center.groups
     }
     groups = {
-        group: _started(basis, group, forecast, phase, change)
+        group: above_roof(
+            _started(basis, group, forecast, phase, change), forecast, after.link_s(group)
+        )
         for group, forecast in as_started.items()
     }
     starts = together(
