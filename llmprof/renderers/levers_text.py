@@ -57,9 +57,10 @@ def _line(index: int, lever: Lever) -> Text:
 
 def _together(best: Sequence[Lever]) -> Text:
     told = ", ".join(f"{one_line(one.label)} {_gain(one.gain, 2)}" for one in best)
-    tiers = "".join(sorted({one.tier.value for one in best}))
+    tiers = list(dict.fromkeys(one.tier.value for one in best))
+    of = f"tier {tiers[0]}" if len(tiers) == 1 else f"tiers {', '.join(tiers)}, as they stand"
     phases = "/".join(dict.fromkeys(one.phase.value for one in best))
-    return Text.assemble((f"helps {phases}: ", "dim"), f"{told} (tier {tiers})")
+    return Text.assemble((f"helps {phases}: ", "dim"), f"{told} ({of})")
 
 
 def _gain(gain: Interval, digits: int = 3) -> str:
