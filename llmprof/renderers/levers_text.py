@@ -58,7 +58,7 @@ def _line(index: int, lever: Lever) -> Text:
 def _together(best: Sequence[Lever]) -> Text:
     told = ", ".join(f"{one_line(one.label)} {_gain(one.gain, 2)}" for one in best)
     tiers = list(dict.fromkeys(one.tier.value for one in best))
-    of = f"tier {tiers[0]}" if len(tiers) == 1 else f"tiers {', '.join(tiers)}, as they stand"
+    of = f"{'tier' if len(tiers) == 1 else 'tiers'} {' and '.join(tiers)}"
     phases = "/".join(dict.fromkeys(one.phase.value for one in best))
     return Text.assemble((f"helps {phases}: ", "dim"), f"{told} ({of})")
 
